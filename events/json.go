@@ -185,6 +185,34 @@ func ParseInteger(number []byte) (v int64, ok bool) {
 	return v, err == nil && v <= maxSafe && v >= -maxSafe
 }
 
+// ParseIntegerClamped reads a JSON number of integral value of any size; beyond
+// ±(2^53-1) it gives that bound.
+func ParseIntegerClamped(number []byte) (v int64, ok bool) {
+	if v, ok := ParseInteger(number); ok {
+		return v, true
+	}
+	s := string(bytes.TrimSpace(number))
+	if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
+		return 0, false
+	}
+	canon, err := canonicalNumber(s)
+	if err != nil {
+		return 0, false
+	}
+	mantissa, exp, scientific := strings.Cut(canon, "e")
+	_, frac, _ := strings.Cut(mantissa, ".")
+	if scientific {
+		e, err := strconv.ParseInt(exp, 10, 64)
+		if strings.HasPrefix(exp, "-") || err == nil && e < int64(len(frac)) {
+			return 0, false
+		}
+	}
+	if s[0] == '-' {
+		return -maxSafe, true
+	}
+	return maxSafe, true
+}
+
 // AppendJSONString writes a JSON string with the fewest escapes.
 func AppendJSONString(out *bytes.Buffer, s string) {
 	const hex = "0123456789abcdef"
