@@ -57,36 +57,37 @@ func (b *Body) Raw(name string) (value json.RawMessage, ok bool) {
 
 // Text, Int, Millis, Bool and Object each read one member.
 func (b *Body) Text(name string) Field[string] {
-	return field(b, name, func(raw json.RawMessage) (s string, ok bool) {
+	return Decode(b, name, func(raw json.RawMessage) (s string, ok bool) {
 		return s, json.Unmarshal(raw, &s) == nil
 	})
 }
 
 // Int reads an integer between -(2^53-1) and 2^53-1, however written.
 func (b *Body) Int(name string) Field[int64] {
-	return field(b, name, func(raw json.RawMessage) (int64, bool) { return events.ParseInteger(raw) })
+	return Decode(b, name, func(raw json.RawMessage) (int64, bool) { return events.ParseInteger(raw) })
 }
 
 // Millis reads an integer of any size, cut to ±(2^53-1): a duration that will be
 // clamped anyway.
 func (b *Body) Millis(name string) Field[int64] {
-	return field(b, name, func(raw json.RawMessage) (int64, bool) { return events.ParseIntegerClamped(raw) })
+	return Decode(b, name, func(raw json.RawMessage) (int64, bool) { return events.ParseIntegerClamped(raw) })
 }
 
 // Bool reads true or false.
 func (b *Body) Bool(name string) Field[bool] {
-	return field(b, name, func(raw json.RawMessage) (v, ok bool) { return v, json.Unmarshal(raw, &v) == nil })
+	return Decode(b, name, func(raw json.RawMessage) (v, ok bool) { return v, json.Unmarshal(raw, &v) == nil })
 }
 
 // Object reads an object. Its members are not counted among the ignored ones.
 func (b *Body) Object(name string) Field[*Body] {
-	return field(b, name, func(raw json.RawMessage) (*Body, bool) {
+	return Decode(b, name, func(raw json.RawMessage) (*Body, bool) {
 		o, err := ParseBody(raw)
 		return o, err == nil
 	})
 }
 
-func field[T any](b *Body, name string, read func(json.RawMessage) (T, bool)) Field[T] {
+// Decode reads one member with a function of its own; ok is false for a malformed one.
+func Decode[T any](b *Body, name string, read func(json.RawMessage) (T, bool)) Field[T] {
 	raw, ok := b.Raw(name)
 	if !ok {
 		return Field[T]{}

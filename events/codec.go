@@ -76,6 +76,7 @@ func (w *Writer) Key(name string) {
 // Text, Int, Uint, Bool, Bin, Time and Raw each write one field that is always
 // there; Array writes the length of a list whose elements follow.
 func (w *Writer) Text(name, v string) { w.Key(name); _ = w.enc.EncodeString(v) }
+
 func (w *Writer) Int(name string, v int64) {
 	w.Key(name)
 	_ = w.enc.EncodeInt(v)
@@ -89,6 +90,10 @@ func (w *Writer) Bin(name string, v []byte) {
 func (w *Writer) Time(name string, v Time) { w.Int(name, int64(v)) }
 func (w *Writer) Array(name string, n int) { w.Key(name); _ = w.enc.EncodeArrayLen(n) }
 func (w *Writer) Raw(name string, v Raw)   { w.Key(name); w.buf.b = append(w.buf.b, v...) }
+
+// TextItem and BinItem write one element of an Array.
+func (w *Writer) TextItem(v string) { _ = w.enc.EncodeString(v) }
+func (w *Writer) BinItem(v []byte)  { _ = w.enc.EncodeBytes(append([]byte{}, v...)) }
 
 // OptText writes a text unless it is empty.
 func (w *Writer) OptText(name, v string) {
@@ -540,9 +545,33 @@ func (o *Object) OptBin(name string) []byte {
 }
 
 func (o *Object) Hash(name string) (h Hash) {
-	p := o.Bin(name)
-	if o.r.err == nil && len(p) != len(h) {
-		o.r.Fail("%s: %q has %d bytes, not %d", o.name, name, len(p), len(h))
+	if o.Need(name) {
+		h = o.r.Hash()
+	}
+	return h
+}
+
+// Len reads the length of a list whose elements follow; 0 after an error. A list cannot
+// be longer than the bytes that are left.
+func (o *Object) Len(name string) int {
+	if !o.Need(name) {
+		return 0
+	}
+	n := o.r.ArrayLen()
+	if o.r.err == nil && n > len(o.r.b)-o.r.off {
+		o.r.Fail("%s: %q ends early", o.name, name)
+	}
+	if o.r.err != nil {
+		return 0
+	}
+	return n
+}
+
+// Hash reads 32 bytes.
+func (r *Reader) Hash() (h Hash) {
+	p := r.Bin()
+	if r.err == nil && len(p) != len(h) {
+		r.Fail("a hash of %d bytes, not %d", len(p), len(h))
 	}
 	copy(h[:], p)
 	return h

@@ -198,39 +198,30 @@ func DecodeCommit(payload []byte) (*Commit, error) {
 	}
 	c.Correlation = o.OptText("correlation")
 	c.Causation = o.OptText("causation")
-	if o.Need("events") {
-		n := r.ArrayLen()
-		c.Events = make([]Event, 0, min(n, 16))
-		for ; n > 0 && r.err == nil; n-- {
-			f := r.Object("event")
-			e := Event{Type: f.Text("type"), V: f.Small("v")}
-			if f.Need("data") {
-				e.Data = r.Raw()
-			}
-			f.End()
-			c.Events = append(c.Events, e)
+	for n := o.Len("events"); n > 0 && r.err == nil; n-- {
+		f := r.Object("event")
+		e := Event{Type: f.Text("type"), V: f.Small("v")}
+		if f.Need("data") {
+			e.Data = r.Raw()
 		}
+		f.End()
+		c.Events = append(c.Events, e)
 	}
-	if o.Need("recent") {
-		n := r.ArrayLen()
-		if n > RecentCommits {
-			r.Fail("commit: %d recent commits, the most is %d", n, RecentCommits)
+	n := o.Len("recent")
+	if n > RecentCommits {
+		r.Fail("commit: %d recent commits, the most is %d", n, RecentCommits)
+	}
+	for ; n > 0 && r.err == nil; n-- {
+		f := r.Object("recent")
+		var p RecentID
+		id := f.Bin("id16")
+		if r.err == nil && len(id) != MsgIDLen {
+			r.Fail("recent: id16 has %d bytes", len(id))
 		}
-		if n > 0 && r.err == nil {
-			c.Recent = make([]RecentID, 0, n)
-		}
-		for ; n > 0 && r.err == nil; n-- {
-			f := r.Object("recent")
-			var p RecentID
-			id := f.Bin("id16")
-			if r.err == nil && len(id) != MsgIDLen {
-				r.Fail("recent: id16 has %d bytes", len(id))
-			}
-			copy(p.ID[:], id)
-			p.Position = f.Uint("position")
-			f.End()
-			c.Recent = append(c.Recent, p)
-		}
+		copy(p.ID[:], id)
+		p.Position = f.Uint("position")
+		f.End()
+		c.Recent = append(c.Recent, p)
 	}
 	if o.Has("state") {
 		f := r.Object("state")
@@ -254,6 +245,8 @@ func (c *Commit) check() error {
 		return fmt.Errorf("%w: commit version 0", ErrEncoding)
 	case (c.Version == 1) != (c.Prev == 0) || (c.Prev == 0) != c.PrevHash.IsZero():
 		return fmt.Errorf("%w: version %d with prev %d", ErrEncoding, c.Version, c.Prev)
+	case c.Version == 1 && len(c.Recent) > 0:
+		return fmt.Errorf("%w: a first commit with recent ones", ErrEncoding)
 	case len(c.Events) == 0:
 		return fmt.Errorf("%w: a commit without events", ErrEncoding)
 	case c.Kind != KindWork && c.Kind != KindRelease && c.Kind != KindImport:
@@ -287,6 +280,8 @@ func (h Head) Follows(r Record, c *Commit) error {
 		return fmt.Errorf("%w: position %d has version %d, want %d", ErrChain, r.Position, c.Version, h.Version+1)
 	case c.Prev != h.Position:
 		return fmt.Errorf("%w: position %d follows %d, want %d", ErrChain, r.Position, c.Prev, h.Position)
+	case c.At < h.At:
+		return fmt.Errorf("%w: position %d was decided at %s, before its predecessor", ErrChain, r.Position, c.At)
 	case c.PrevHash != h.Hash:
 		return fmt.Errorf("%w: position %d follows a commit of another content than position %d has", ErrChain, r.Position, h.Position)
 	}
