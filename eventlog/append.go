@@ -1,0 +1,356 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/forge-es/forge-es/events"
+	"github.com/nats-io/nats.go"
+)
+
+// Entry is one commit on its way to the log.
+type Entry struct {
+	Subject  string       // the boundary
+	Expected uint64       // position of the commit before, 0 for none
+	MsgID    events.MsgID // of the command
+	ID       string       // the command id, as in the commit
+	Digest   events.Hash  // the request digest, as in the commit
+	At       events.Time  // when it was decided; 0: the leader's clock is not asked
+	Payload  []byte       // the encoded commit
+}
+
+// Appended says where the commit of a command is.
+type Appended struct {
+	Position uint64
+	// AlreadyApplied: an earlier append of the same command did it. Record and
+	// Commit are what it appended (else nil).
+	AlreadyApplied bool
+	Record         *events.Record
+	Commit         *events.Commit
+}
+
+// An appender brings entries onto the log. It may gather several; what it tells
+// of each is what Append promises.
+type appender interface {
+	append(ctx context.Context, e Entry) (Appended, error)
+}
+
+// Append puts one commit at the end of its boundary, if the boundary is where the
+// entry expects it. When it returns without an error, the commit is as durable as
+// the server's sync mode and the number of replicas make it.
+//
+// Errors, and what they say about the log:
+//
+//   - a *Conflict (errors.Is ErrConflict): nothing was appended; the boundary moved.
+//   - FORGE_COMMAND_ID_REUSED: nothing was appended; the id stands for another
+//     request on this boundary (details subject, position).
+//   - FORGE_TOO_LARGE, FORGE_CLOCK_SKEW, FORGE_BAD_REQUEST: nothing was sent.
+//   - FORGE_LOG_FULL: nothing was appended; reads go on.
+//   - FORGE_LOG_UNSAFE: nothing was appended; Err says why.
+//   - FORGE_POISONED: nothing was appended; the last commit of the boundary cannot
+//     be read.
+//   - FORGE_UNAVAILABLE: in doubt. Append the command again with the same id: it
+//     is applied at most once.
+func (l *Log) Append(ctx context.Context, e Entry) (Appended, error) {
+	if err := l.checkSubject(e.Subject); err != nil {
+		return Appended{}, err
+	}
+	if n := len(e.Payload); n > events.MaxCommit {
+		return Appended{}, events.Errorf(events.CodeTooLarge, "a commit of %d bytes, the most is %d", n, events.MaxCommit).
+			With("bytes", n).With("limit", events.MaxCommit)
+	}
+	if err := l.writable(); err != nil {
+		return Appended{}, err
+	}
+	if e.At != 0 {
+		if ahead := e.At.Std().Sub(l.LeaderTime()); ahead > l.cfg.MaxClockSkew {
+			return Appended{}, events.Errorf(events.CodeClockSkew, "the commit is dated %s, %s beyond the clock of the stream leader", e.At, ahead.Round(time.Millisecond)).
+				With("at", e.At.String()).With("aheadMs", ahead.Milliseconds())
+		}
+	}
+	ctx, cancel := l.patience(ctx)
+	defer cancel()
+	a, err := l.appender.append(ctx, e)
+	if err == nil {
+		l.note(a.Position)
+	}
+	return a, err
+}
+
+func (l *Log) writable() error {
+	if l.cfg.ReadOnly {
+		return events.Errorf(events.CodeForbidden, "the log is open for reading only")
+	}
+	return l.Err()
+}
+
+// inFlightRetries is how often the same expectation is sent again, when another
+// append to the subject, or an earlier one of this id, was in flight.
+const inFlightRetries = 3
+
+// single publishes each entry by itself.
+type single struct{ *Log }
+
+// attempt is what is known of an entry while it is being appended.
+type attempt struct {
+	Entry
+	doubtful bool // a publish of it stayed without an answer
+	inFlight int  // answers that something was in flight
+	silent   int  // publishes without an answer
+}
+
+func (l single) append(ctx context.Context, e Entry) (Appended, error) {
+	a := &attempt{Entry: e}
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		ack, err := l.publish(ctx, &a.Entry)
+		delay := jitter(wait/2, wait)
+		var api *apiError
+		switch {
+		case err == nil && !ack.Duplicate:
+			return Appended{Position: ack.Sequence}, nil
+		case err == nil:
+			return l.duplicate(ctx, a, ack.Sequence)
+		case errors.As(err, &api):
+			switch api.ErrCode {
+			case codeWrongLast:
+				if done, out, err := l.settle(ctx, a, lastIn(api.Description)); done {
+					return out, err
+				}
+				a.inFlight++
+				delay = jitter(time.Millisecond, 5*time.Millisecond)
+			case codeWrongLastInFlight, codeDuplicateInFlight, codeDuplicateInBatch:
+				if a.inFlight++; a.inFlight > inFlightRetries {
+					if done, out, err := l.settle(ctx, a, 0); done {
+						return out, err
+					}
+				} else {
+					delay = jitter(time.Millisecond, 5*time.Millisecond)
+				}
+			case codeStoreFailed, codeStorageResources, codeNoResources, codeAccountResources:
+				return Appended{}, l.full(api)
+			case codeMessageTooLarge:
+				return Appended{}, events.Errorf(events.CodeTooLarge, "append on %s: %w", a.Subject, api)
+			case codeSealed:
+				l.wake()
+				return Appended{}, events.Errorf(events.CodeLogUnsafe, "append on %s: %w", a.Subject, api)
+			default:
+				if !transient(api) {
+					return Appended{}, events.Errorf(events.CodeUnavailable, "append on %s: %w", a.Subject, api)
+				}
+			}
+		case errors.Is(err, nats.ErrNoResponders):
+			l.wake() // there may be no stream any more
+		case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
+			// Not sent.
+		case transient(err), errors.Is(err, context.Canceled): // also: cut off while waiting
+			a.doubtful = true
+			if done, out, err := l.unanswered(ctx, a, transient(err)); done {
+				return out, err
+			}
+		case errors.Is(err, nats.ErrMaxPayload):
+			return Appended{}, events.Errorf(events.CodeTooLarge, "append on %s: %w", a.Subject, err)
+		default:
+			return Appended{}, l.doubt(a, err)
+		}
+		if a.inFlight > 4*inFlightRetries {
+			return Appended{}, l.doubt(a, err) // the server contradicts itself
+		}
+		if ctx.Err() != nil || !pause(ctx, delay) {
+			return Appended{}, l.doubt(a, err)
+		}
+		if err := l.Err(); err != nil {
+			return Appended{}, l.stoppedAt(a, err)
+		}
+	}
+}
+
+// stoppedAt is the outcome of an entry that the log became unsafe under.
+func (l *Log) stoppedAt(a *attempt, err error) error {
+	if a.doubtful {
+		return l.doubt(a, err)
+	}
+	return err
+}
+
+// pubAck is the server's answer to a publish.
+type pubAck struct {
+	Stream    string    `json:"stream"`
+	Sequence  uint64    `json:"seq"`
+	Duplicate bool      `json:"duplicate"`
+	Error     *apiError `json:"error"`
+}
+
+func (l *Log) publish(ctx context.Context, e *Entry) (*pubAck, error) {
+	m := &nats.Msg{Subject: e.Subject, Data: e.Payload, Header: nats.Header{
+		"Nats-Msg-Id":                         {e.MsgID.String()},
+		"Nats-Expected-Last-Subject-Sequence": {strconv.FormatUint(e.Expected, 10)},
+	}}
+	ctx, cancel := l.connected(ctx, l.cfg.AppendTimeout)
+	defer cancel()
+	answer, err := l.nc.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	var ack pubAck
+	if err := json.Unmarshal(answer.Data, &ack); err != nil {
+		return nil, fmt.Errorf("acknowledgement on %s: %w", e.Subject, err)
+	}
+	switch {
+	case ack.Error != nil:
+		return nil, ack.Error
+	case ack.Stream != l.stream || ack.Sequence == 0:
+		return nil, fmt.Errorf("acknowledgement on %s is of stream %q, sequence %d", e.Subject, ack.Stream, ack.Sequence)
+	}
+	return &ack, nil
+}
+
+// lastIn finds N in "wrong last sequence: N", 0 if it is not there.
+func lastIn(description string) uint64 {
+	_, text, _ := strings.Cut(description, ": ")
+	n, _ := strconv.ParseUint(text, 10, 64)
+	return n
+}
+
+// settle decides, from the boundary as the leader shows it, what became of an
+// entry that was refused or not answered. done is false when the boundary is
+// still where the entry expects it. seen is a position that the boundary is known
+// to have reached.
+func (l *Log) settle(ctx context.Context, a *attempt, seen uint64) (done bool, out Appended, err error) {
+	var last *events.Record
+	for range 50 {
+		if last, err = l.Last(ctx, a.Subject, Leader); err != nil {
+			return true, Appended{}, l.stoppedAt(a, err)
+		}
+		if seen == 0 || last != nil && last.Position >= seen || !pause(ctx, 20*time.Millisecond) {
+			break
+		}
+	}
+	found := uint64(0)
+	if last != nil {
+		found = last.Position
+		c, err := l.decode(last)
+		if err != nil {
+			if found == a.Expected {
+				return false, out, nil
+			}
+			return true, out, err
+		}
+		if MsgIDOf(last, c) == a.MsgID {
+			out, err := l.first(a, last, c)
+			return true, out, err
+		}
+		for _, p := range c.Recent {
+			if p.ID == a.MsgID {
+				return l.recent(ctx, a, last, p.Position)
+			}
+		}
+	}
+	if found == a.Expected {
+		return false, out, nil
+	}
+	return true, out, &Conflict{Subject: a.Subject, Expected: a.Expected, Found: found, Last: last}
+}
+
+// recent reads the commit that last names as the one of this id.
+func (l *Log) recent(ctx context.Context, a *attempt, last *events.Record, position uint64) (bool, Appended, error) {
+	r, err := l.At(ctx, position)
+	if err != nil {
+		return true, Appended{}, l.stoppedAt(a, err)
+	}
+	if r == nil {
+		return true, Appended{}, hole(position, fmt.Sprintf("which position %d on %s names", last.Position, last.Subject))
+	}
+	c, err := l.decode(r)
+	if err != nil {
+		return true, Appended{}, err
+	}
+	if r.Subject != a.Subject || MsgIDOf(r, c) != a.MsgID {
+		return true, Appended{}, poisoned(last, fmt.Errorf("it names position %d as %s, which it is not", position, a.MsgID))
+	}
+	out, err := l.first(a, r, c)
+	return true, out, err
+}
+
+// first is the outcome for an entry whose id is on the boundary, at r.
+func (l *Log) first(a *attempt, r *events.Record, c *events.Commit) (Appended, error) {
+	if c.Command.RequestDigest != a.Digest || c.ID != a.ID {
+		return Appended{}, events.Errorf(events.CodeCommandIDReused, "command id %q stands for another request, at position %d", a.ID, r.Position).
+			With("subject", r.Subject).With("position", r.Position)
+	}
+	l.note(r.Position)
+	if a.doubtful && bytes.Equal(r.Payload, a.Payload) {
+		return Appended{Position: r.Position}, nil // this call did it; only the answer was late
+	}
+	return Appended{Position: r.Position, AlreadyApplied: true, Record: r, Commit: c}, nil
+}
+
+// duplicate checks what a duplicate acknowledgement claims: that the commit of
+// this id is at a position. It is never believed without.
+func (l *Log) duplicate(ctx context.Context, a *attempt, position uint64) (Appended, error) {
+	r, err := l.get(ctx, "acknowledged duplicate", Leader, msgRequest{Seq: position})
+	if err != nil {
+		return Appended{}, err
+	}
+	if r != nil && r.Subject == a.Subject {
+		c, err := l.decode(r)
+		if err != nil {
+			return Appended{}, err
+		}
+		if MsgIDOf(r, c) == a.MsgID {
+			return l.first(a, r, c)
+		}
+	}
+	if r == nil {
+		return Appended{}, l.doubt(a, fmt.Errorf("the server says it is at position %d, where there is nothing", position))
+	}
+	return Appended{}, events.Errorf(events.CodeCommandIDReused, "command id %q: its message id belongs to position %d on %s", a.ID, position, r.Subject).
+		With("subject", r.Subject).With("position", position)
+}
+
+// unanswered looks up an entry whose publish got no answer. On an embedded server
+// whose connection is well, that may be a write error of the disk: the appender
+// stops for good when the server says so, or when repeating does not help.
+func (l *Log) unanswered(ctx context.Context, a *attempt, timedOut bool) (done bool, out Appended, err error) {
+	if timedOut {
+		a.silent++
+	}
+	if l.cfg.Embedded != nil && l.nc.IsConnected() {
+		// Before reading: what failed to reach the disk may still be readable.
+		if why := l.cfg.Embedded.writeError(l.stream); why != "" {
+			return true, out, l.stopInDoubt(a, why)
+		}
+	}
+	if ctx.Err() != nil {
+		return true, out, l.doubt(a, ctx.Err())
+	}
+	done, out, err = l.settle(ctx, a, 0)
+	if !done && a.silent > 1 && l.cfg.Embedded != nil && l.nc.IsConnected() {
+		return true, out, l.stopInDoubt(a, fmt.Sprintf("%d publishes without an answer in %s", a.silent, l.cfg.AppendTimeout))
+	}
+	return done, out, err
+}
+
+// stopInDoubt ends appending for good after a probable write error.
+func (l *Log) stopInDoubt(a *attempt, why string) error {
+	l.stop(events.Errorf(events.CodeUnavailable, "appending stopped for good, the server may not be able to write (%s); make room or repair the disk, then restart", why).
+		With("stream", l.stream))
+	return l.doubt(a, errors.New(why))
+}
+
+// doubt is the outcome of an entry that may or may not be appended.
+func (l *Log) doubt(a *attempt, cause error) error {
+	return events.Errorf(events.CodeUnavailable, "append on %s: in doubt, repeat with the same command id: %w", a.Subject, cause).
+		With("subject", a.Subject)
+}
+
+// full is the error of a log that takes no more bytes.
+func (l *Log) full(cause *apiError) error {
+	l.wake() // it may be another limit than MaxBytes, which must not be there
+	return events.Errorf(events.CodeLogFull, "the log takes no more commits: %w", cause).With("stream", l.stream)
+}
