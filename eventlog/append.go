@@ -21,7 +21,6 @@ type Entry struct {
 	MsgID    events.MsgID // of the command
 	ID       string       // the command id, as in the commit
 	Digest   events.Hash  // the request digest, as in the commit
-	At       events.Time  // when it was decided; 0: the leader's clock is not asked
 	Payload  []byte       // the encoded commit
 }
 
@@ -50,7 +49,8 @@ type appender interface {
 //   - a *Conflict (errors.Is ErrConflict): nothing was appended; the boundary moved.
 //   - FORGE_COMMAND_ID_REUSED: nothing was appended; the id stands for another
 //     request on this boundary (details subject, position).
-//   - FORGE_TOO_LARGE, FORGE_CLOCK_SKEW, FORGE_BAD_REQUEST: nothing was sent.
+//   - FORGE_TOO_LARGE, FORGE_CLOCK_SKEW, FORGE_BAD_REQUEST (the payload is not the
+//     commit that the entry says): nothing was sent.
 //   - FORGE_LOG_FULL: nothing was appended; reads go on.
 //   - FORGE_LOG_UNSAFE: nothing was appended; Err says why.
 //   - FORGE_POISONED: nothing was appended; the last commit of the boundary cannot
@@ -68,19 +68,62 @@ func (l *Log) Append(ctx context.Context, e Entry) (Appended, error) {
 	if err := l.writable(); err != nil {
 		return Appended{}, err
 	}
-	if e.At != 0 {
-		if ahead := e.At.Std().Sub(l.LeaderTime()); ahead > l.cfg.MaxClockSkew {
-			return Appended{}, events.Errorf(events.CodeClockSkew, "the commit is dated %s, %s beyond the clock of the stream leader", e.At, ahead.Round(time.Millisecond)).
-				With("at", e.At.String()).With("aheadMs", ahead.Milliseconds())
-		}
+	c, err := l.checkEntry(&e)
+	if err != nil {
+		return Appended{}, err
+	}
+	if ahead := c.At.Std().Sub(l.LeaderTime()); ahead > l.cfg.MaxClockSkew {
+		return Appended{}, events.Errorf(events.CodeClockSkew, "the commit is dated %s, %s beyond the clock of the stream leader", c.At, ahead.Round(time.Millisecond)).
+			With("at", c.At.String()).With("aheadMs", ahead.Milliseconds())
 	}
 	ctx, cancel := l.patience(ctx)
 	defer cancel()
+	if a, known, err := l.Recall(ctx, e.Subject, c.Recent, e.MsgID, e.ID, e.Digest); known || err != nil {
+		return a, err // the server's window may have forgotten what the boundary still knows
+	}
 	a, err := l.appender.append(ctx, e)
 	if err == nil {
 		l.note(a.Position)
 	}
 	return a, err
+}
+
+// checkEntry refuses what would poison the boundary.
+func (l *Log) checkEntry(e *Entry) (*events.Commit, error) {
+	wrong := func(format string, args ...any) error {
+		return events.Errorf(events.CodeBadRequest, "append on %s: "+format, append([]any{e.Subject}, args...)...)
+	}
+	c, err := events.DecodeCommit(e.Payload)
+	switch {
+	case err != nil:
+		return nil, wrong("the payload is no commit: %w", err)
+	case c.Log != l.id:
+		return nil, wrong("the commit is for log %q, this is %q", c.Log, l.id)
+	case events.CommitSubject(l.cfg.Instance, c) != e.Subject:
+		return nil, wrong("the commit belongs on %s", events.CommitSubject(l.cfg.Instance, c))
+	case c.Prev != e.Expected:
+		return nil, wrong("the commit follows position %d, the entry expects %d", c.Prev, e.Expected)
+	case c.ID != e.ID || c.Command.RequestDigest != e.Digest:
+		return nil, wrong("the commit and the entry are of different commands")
+	}
+	return c, nil
+}
+
+// Recall tells whether a command is among recent commits of a boundary (those of
+// its Head, or of a commit), before it is decided anew: known is true, and the
+// outcome is that of Append for it, already applied. It reads only when it is.
+//
+// Errors: FORGE_COMMAND_ID_REUSED when the id stands for another request,
+// FORGE_POISONED, FORGE_LOG_UNSAFE and FORGE_UNAVAILABLE when the commit cannot be
+// read.
+func (l *Log) Recall(ctx context.Context, subject string, recent []events.RecentID, id events.MsgID, commandID string, digest events.Hash) (out Appended, known bool, err error) {
+	for _, p := range recent {
+		if p.ID == id {
+			out, err := l.recent(ctx, &attempt{Entry: Entry{Subject: subject, MsgID: id, ID: commandID, Digest: digest}}, p.Position)
+			return out, err == nil, err
+		}
+	}
+	return Appended{}, false, nil
 }
 
 func (l *Log) writable() error {
@@ -247,7 +290,8 @@ func (l *Log) settle(ctx context.Context, a *attempt, seen uint64) (done bool, o
 		}
 		for _, p := range c.Recent {
 			if p.ID == a.MsgID {
-				return l.recent(ctx, a, last, p.Position)
+				out, err := l.recent(ctx, a, p.Position)
+				return true, out, err
 			}
 		}
 	}
@@ -257,24 +301,23 @@ func (l *Log) settle(ctx context.Context, a *attempt, seen uint64) (done bool, o
 	return true, out, &Conflict{Subject: a.Subject, Expected: a.Expected, Found: found, Last: last}
 }
 
-// recent reads the commit that last names as the one of this id.
-func (l *Log) recent(ctx context.Context, a *attempt, last *events.Record, position uint64) (bool, Appended, error) {
+// recent reads the commit that the boundary names as the one of this id.
+func (l *Log) recent(ctx context.Context, a *attempt, position uint64) (Appended, error) {
 	r, err := l.At(ctx, position)
 	if err != nil {
-		return true, Appended{}, l.stoppedAt(a, err)
+		return Appended{}, l.stoppedAt(a, err)
 	}
 	if r == nil {
-		return true, Appended{}, hole(position, fmt.Sprintf("which position %d on %s names", last.Position, last.Subject))
+		return Appended{}, hole(position, "which a later commit on "+a.Subject+" names")
 	}
 	c, err := l.decode(r)
 	if err != nil {
-		return true, Appended{}, err
+		return Appended{}, err
 	}
 	if r.Subject != a.Subject || MsgIDOf(r, c) != a.MsgID {
-		return true, Appended{}, poisoned(last, fmt.Errorf("it names position %d as %s, which it is not", position, a.MsgID))
+		return Appended{}, poisoned(r, fmt.Errorf("%w: a later commit on %s names it as command %s", events.ErrChain, a.Subject, a.MsgID))
 	}
-	out, err := l.first(a, r, c)
-	return true, out, err
+	return l.first(a, r, c)
 }
 
 // first is the outcome for an entry whose id is on the boundary, at r.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/forge-es/forge-es/events"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -39,6 +39,7 @@ const (
 // ErrShrunk), or when it is another log or incarnation (wraps ErrReplaced).
 func (l *Log) Tail(ctx context.Context, from uint64, fn func(events.Record) error) error {
 	t := &tail{log: l, next: max(from, 1), fn: fn}
+	defer t.remove(nil)
 	wait := 10 * time.Millisecond
 	for {
 		before := t.next
@@ -74,6 +75,7 @@ type tail struct {
 	log  *Log
 	next uint64 // the position that is to come
 	fn   func(events.Record) error
+	used []string // consumers that were not deleted yet
 }
 
 // tailEnd is an error that resuming does not help against.
@@ -94,8 +96,9 @@ func (t *tail) run(ctx context.Context) error {
 	if err := t.same(info); err != nil {
 		return err
 	}
+	t.remove(ctx)
 	name := tailPrefix + randomID()
-	defer t.remove(name)
+	t.used = append(t.used, name)
 	consumer, err := l.js.CreateConsumer(ctx, l.stream, jetstream.ConsumerConfig{
 		Name:              name,
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -185,14 +188,20 @@ func (t *tail) take(ctx context.Context, m jetstream.Msg) error {
 	return nil
 }
 
-// remove deletes a consumer, without haste: one that cannot be reached goes by
-// itself after tailIdle.
-func (t *tail) remove(name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// remove deletes the consumers that were used. While the connection is down it
+// cannot; what is left over at the end goes by itself after tailIdle.
+func (t *tail) remove(ctx context.Context) {
+	if ctx == nil {
+		ctx = context.Background() // the tail's own is over
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.log.cfg.ReadTimeout)
 	defer cancel()
-	err := t.log.js.DeleteConsumer(ctx, t.log.stream, name)
-	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, nats.ErrConnectionClosed) {
-		t.log.cfg.Logger.Debug().Err(err).Str("consumer", name).Msg("consumer not deleted")
+	t.used = slices.DeleteFunc(t.used, func(name string) bool {
+		err := t.log.js.DeleteConsumer(ctx, t.log.stream, name)
+		return err == nil || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+	})
+	if len(t.used) > 0 {
+		t.log.cfg.Logger.Debug().Strs("consumers", t.used).Msg("consumers not deleted yet")
 	}
 }
 

@@ -58,7 +58,7 @@ func Digest(commandID string) events.Hash { return events.HashOf([]byte("request
 func (c *Chain) Entry(commit *events.Commit) eventlog.Entry {
 	return eventlog.Entry{
 		Subject: c.Subject, Expected: commit.Prev, MsgID: events.NewMsgID(c.Subject, events.Token(commit.Actor.Principal), commit.ID),
-		ID: commit.ID, Digest: commit.Command.RequestDigest, At: commit.At, Payload: commit.Encode(),
+		ID: commit.ID, Digest: commit.Command.RequestDigest, Payload: commit.Encode(),
 	}
 }
 
