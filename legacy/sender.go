@@ -1,0 +1,59 @@
+package legacy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/forge-es/forge-es/events"
+)
+
+// Command is one command to send.
+type Command struct {
+	Root      string // "op": every command of an import is an operator's
+	Aggregate string // "work" or "activity"
+	Verb      string // "import", "set-state" or "set"
+
+	// ID is the command id. It is derived from root, aggregate, verb and body, so
+	// that a repeated run sends the same ids.
+	ID string
+
+	Body json.RawMessage // compact JSON
+}
+
+// Reply is what the service answered.
+type Reply struct {
+	Outcome string          // appended, already-applied, unchanged or refused
+	Result  json.RawMessage // the result; may be nil
+}
+
+// Sender sends one command and waits for the reply. It must be safe for
+// concurrent use.
+//
+// An answer of the service that is an error is returned as *events.Error
+// (possibly wrapped). If that refuses this one command (numbers 400 to 428
+// but for what the caller may not do at all), the run goes on with the next; every
+// other error ends the run. A Sender repeats by itself what is worth repeating
+// (time-out, FORGE_BUSY), with the same id.
+type Sender interface {
+	Send(ctx context.Context, cmd Command) (Reply, error)
+}
+
+// SenderFunc is a function as a Sender.
+type SenderFunc func(ctx context.Context, cmd Command) (Reply, error)
+
+// Send calls f.
+func (f SenderFunc) Send(ctx context.Context, cmd Command) (Reply, error) { return f(ctx, cmd) }
+
+// refusal gives the service's refusal of a single command; ok is false for an
+// error that the next command would meet, too.
+func refusal(err error) (refused *events.Error, ok bool) {
+	if !errors.As(err, &refused) {
+		return nil, false
+	}
+	if errors.Is(err, events.ErrForbidden) || refused.Code == events.CodeUnknownVerb {
+		return nil, false
+	}
+	number := refused.Code.Info().Number
+	return refused, number >= 400 && number <= 428
+}
