@@ -3,9 +3,12 @@ package events
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // Versions that this code writes.
@@ -253,6 +256,80 @@ func (c *Commit) check() error {
 		return fmt.Errorf("%w: kind %q", ErrEncoding, clip(c.Kind))
 	}
 	return nil
+}
+
+// MarshalJSON shows a commit to people: times as texts, hashes as hex, events with
+// their meaning. An event that the catalogue does not know, and the carried state, are shown
+// field by field as they are encoded.
+func (c *Commit) MarshalJSON() ([]byte, error) {
+	type event struct {
+		Type string `json:"type"`
+		V    int    `json:"v"`
+		Data any    `json:"data"`
+	}
+	type recent struct {
+		ID       string `json:"id16"`
+		Position uint64 `json:"position"`
+	}
+	type state struct {
+		V    int `json:"v"`
+		Data any `json:"data"`
+	}
+	type command struct {
+		Verb          string `json:"verb"`
+		RequestDigest Hash   `json:"requestDigest"`
+	}
+	out := struct {
+		V           int      `json:"v"`
+		Log         string   `json:"log"`
+		ID          string   `json:"id"`
+		Kind        string   `json:"kind"`
+		AggregateID string   `json:"aggregateId"`
+		Version     uint64   `json:"version"`
+		Prev        uint64   `json:"prev"`
+		PrevHash    Hash     `json:"prevHash"`
+		At          Time     `json:"at"`
+		Rules       int      `json:"rules"`
+		Command     command  `json:"command"`
+		Actor       Actor    `json:"actor"`
+		Correlation string   `json:"correlation,omitempty"`
+		Causation   string   `json:"causation,omitempty"`
+		Events      []event  `json:"events"`
+		Recent      []recent `json:"recent"`
+		State       *state   `json:"state,omitempty"`
+	}{
+		c.V, c.Log, c.ID, c.Kind, c.AggregateID, c.Version, c.Prev, c.PrevHash, c.At, c.Rules, command(c.Command), c.Actor,
+		c.Correlation, c.Causation, make([]event, len(c.Events)), make([]recent, len(c.Recent)), nil,
+	}
+	for i, e := range c.Events {
+		shown := event{Type: e.Type, V: e.V}
+		if p, err := Decode(e); err == nil {
+			shown.Data = p
+		} else if shown.Data, err = e.Data.Fields(); err != nil {
+			return nil, err
+		}
+		out.Events[i] = shown
+	}
+	for i, r := range c.Recent {
+		out.Recent[i] = recent{ID: r.ID.String(), Position: r.Position}
+	}
+	if c.State != nil {
+		data, err := c.State.Data.Fields()
+		if err != nil {
+			return nil, err
+		}
+		out.State = &state{V: c.State.V, Data: data}
+	}
+	return json.Marshal(out)
+}
+
+// Fields decodes a value without knowing its meaning: maps, lists, texts, integers, bytes.
+func (r Raw) Fields() (any, error) {
+	var v any
+	if err := msgpack.Unmarshal(r, &v); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEncoding, err)
+	}
+	return v, nil
 }
 
 // Head is where a boundary stands: what its next commit has to follow. The zero

@@ -79,7 +79,7 @@ func (c *Claim) identity(f Facts) error {
 	if err := checkIDs(c.body, "workId", "controllerId", "sessionId", "principalId", "controllerInstanceId"); err != nil {
 		return err
 	}
-	return f.Caller.proves(c.PrincipalID, c.ControllerID)
+	return f.Caller.Proves(c.PrincipalID, c.ControllerID)
 }
 
 // checkIDs refuses ids that are too long or hold control characters.
@@ -92,9 +92,9 @@ func checkIDs(b *aggregate.Body, names ...string) error {
 	return nil
 }
 
-// proves compares the subject token with the principal that a body names: its
+// Proves compares the subject token with the principal that a body names: its
 // principal id, or if blank the controller id. A body that names none passes.
-func (c Caller) proves(principalID, controllerID aggregate.Field[string]) error {
+func (c Caller) Proves(principalID, controllerID aggregate.Field[string]) error {
 	if c.Operator || c.Token == "" {
 		return nil
 	}

@@ -101,34 +101,7 @@ func (m *memory) do(now events.Time, op string, input json.RawMessage) (any, err
 		}
 		return m.take(now, snapshot)
 	}
-	return pure(op, body)
-}
-
-// pure answers the operations that touch no state.
-func pure(op string, body *aggregate.Body) (any, error) {
-	owner := func() *events.Session { return session.Literal(body.Object("owner").Value) }
-	switch op {
-	case "mint":
-		return session.Mint(body.Text("uuid").Value), nil
-	case "authorityDigest":
-		return session.AuthorityDigest(body.Text("authorityId").Value)
-	case "authorityMatches":
-		return session.AuthorityMatches(owner(), body.Text("authorityId").Value), nil
-	case "requireAuthority":
-		return session.RequireAuthority(owner())
-	case "assertAuthority":
-		return session.AssertAuthority(owner(), session.ParseExpected(body.Object("expected").Value))
-	case "authorityFromSession":
-		if a, err := session.RequireAuthority(owner()); err == nil {
-			return a, nil
-		}
-		return nil, nil
-	case "principalOf":
-		return owner().Principal(), nil
-	case "assertWorkClaimable":
-		return nil, nil
-	}
-	return nil, events.Errorf(events.CodeUnknownVerb, "%s", op)
+	return conformance.PureSession(op, body)
 }
 
 func (m *memory) state(id string) session.State {

@@ -58,7 +58,7 @@ func (s shown) given() bool { return s.authority.Set || s.authority.Bad }
 
 // proves compares the subject with the principal of the authority.
 func (s shown) proves(c Caller) error {
-	return c.proves(s.Authority.PrincipalID, aggregate.Field[string]{})
+	return c.Proves(s.Authority.PrincipalID, aggregate.Field[string]{})
 }
 
 // fence lets a command through that shows the authority of the live owner; it

@@ -1,0 +1,131 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/forge-es/forge-es/aggregate/session"
+	"github.com/forge-es/forge-es/events"
+)
+
+// ImportResult is the answer of work.import.
+type ImportResult struct {
+	// Snapshot is imported, already-imported or ignored (a file of a scope whose
+	// record was taken over).
+	Snapshot string        `json:"snapshot"`
+	Entries  []ImportEntry `json:"entries"`
+}
+
+// ImportEntry is what became of one claim of a snapshot.
+type ImportEntry struct {
+	Index    int    `json:"index"` // from 0, in the snapshot
+	WorkID   string `json:"workId,omitempty"`
+	Outcome  string `json:"outcome"` // imported, unchanged, older, quarantined, dropped
+	Reason   string `json:"reason,omitempty"`
+	Position uint64 `json:"position,omitempty"` // of its commit, if there is one
+}
+
+// takeOver imports a snapshot: import.started first, then one commit per entry.
+// What a crash leaves out is taken over when the snapshot is imported again.
+func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
+	commandID, err := r.commandID()
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (any, error) { return named(reply{}, err)(commandID) }
+	snapshot, err := session.ParseSnapshot(r.body)
+	if err != nil {
+		return fail(err)
+	}
+	start := order[*session.Snapshot, session.Facts]{
+		subject: events.ImportSubject(s.instance), id: s.instance, command: snapshot, commandID: commandID,
+		principalToken: r.caller.Token, verb: session.VerbImport, digest: r.digest(), actor: r.actor(),
+	}
+	if start.expectedVersion, err = r.expectedVersion(); err != nil {
+		return fail(err)
+	}
+	out, err := s.imports.execute(ctx, start, s.clock, func(_ context.Context, _ session.ImportState, now events.Time) (session.Facts, error) {
+		return session.Facts{Now: now, Caller: r.caller}, nil
+	})
+	if err != nil {
+		return fail(err)
+	}
+	result := ImportResult{Entries: make([]ImportEntry, len(snapshot.Entries))}
+	result.Snapshot, _ = out.Result.(string)
+	if result.Snapshot == session.SnapshotIgnored {
+		result.Entries = result.Entries[:0]
+		out.Result = result
+		return out, nil
+	}
+	failed := s.takeEntries(ctx, r, snapshot, commandID, result.Entries)
+	if failed != nil {
+		return fail(failed)
+	}
+	for _, e := range result.Entries {
+		if e.Position > 0 {
+			out.Position = max(out.Position, e.Position)
+			if out.Outcome == OutcomeUnchanged {
+				out.Outcome = OutcomeAppended
+			}
+		}
+	}
+	out.Result = result
+	return out, nil
+}
+
+// takeEntries brings every entry to its work, in order per work, side by side
+// over works. It gives the first failure.
+func (s *Service) takeEntries(ctx context.Context, r *request, snapshot *session.Snapshot, commandID string, out []ImportEntry) error {
+	errs := make(chan error, len(snapshot.Entries))
+	// The import itself holds one place of the lanes; its entries have their own.
+	lanes := newLanes(importAtOnce)
+	room := make(chan struct{}, importAtOnce)
+	defer lanes.close()
+	digest := r.digest()
+	for i, e := range snapshot.Entries {
+		out[i] = ImportEntry{Index: i, WorkID: e.WorkID}
+		if e.Dropped != nil {
+			out[i].Outcome, out[i].Reason = session.EntryDropped, e.Dropped.Error()
+			errs <- nil
+			continue
+		}
+		o := order[session.Command, session.Facts]{
+			subject: events.WorkSubject(s.instance, e.WorkID), id: e.WorkID, command: snapshot.Entry(e), commandID: fmt.Sprintf("%s/%d", commandID, i),
+			principalToken: r.caller.Token, verb: session.VerbImport, digest: digest, actor: r.actor(), correlation: commandID,
+		}
+		room <- struct{}{}
+		lanes.run(o.subject, func() {
+			defer func() { <-room }()
+			done := make(chan struct{})
+			entry := func() {
+				defer close(done)
+				reply, err := s.works.run(ctx, o, r.caller)
+				if err == nil {
+					out[i].Outcome, _ = reply.Result.(string)
+					if reply.Outcome == OutcomeAppended || reply.Outcome == OutcomeAlreadyApplied {
+						out[i].Position = reply.Position
+					}
+					if reply.Outcome == OutcomeAlreadyApplied {
+						out[i].Outcome = session.EntryUnchanged
+					}
+				}
+				errs <- err
+			}
+			if !s.lanes.run(o.subject, entry) {
+				errs <- events.Errorf(events.CodeBusy, "too much else to do").With("retryAfterMs", busyRetryMs)
+				return
+			}
+			<-done
+		})
+	}
+	var first error
+	for range snapshot.Entries {
+		if err := <-errs; first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// importAtOnce bounds the entries of one import that are being decided.
+const importAtOnce = 64

@@ -1,0 +1,114 @@
+package service
+
+import (
+	"context"
+
+	"github.com/forge-es/forge-es/aggregate"
+	"github.com/forge-es/forge-es/aggregate/session"
+	"github.com/forge-es/forge-es/events"
+)
+
+// works brings commands and queries to the works of an instance.
+type works struct {
+	*keeper[session.State, session.Command, session.Facts]
+	instance string
+	activity *Activity
+	clock    Clock
+	// requireCapability is asked of the verbs that show an authority.
+	requireCapability bool
+}
+
+// command makes the endpoint of a work verb.
+func (s *Service) command(root, verb, description string) endpoint {
+	return endpoint{
+		root: root, verb: verb, description: description,
+		boundary: func(r *request) string {
+			return events.WorkSubject(s.instance, aggregate.Trimmed(r.body.Text("workId")))
+		},
+		handle: func(ctx context.Context, r *request) (any, error) {
+			o, err := s.order(r)
+			if err != nil {
+				return nil, err
+			}
+			if t, ok := o.command.(*session.Terminalize); ok && root == RootCommand && !t.Fenced() {
+				return nil, events.Errorf(events.CodeForbidden, "%s without an authority is an operator's", verb).With("field", "authority")
+			}
+			return named(s.works.run(ctx, o, r.caller))(o.commandID)
+		},
+	}
+}
+
+// named puts the command id into the details of an error, so that a caller that
+// gave none can repeat the command.
+func named(out reply, err error) func(commandID string) (any, error) {
+	return func(commandID string) (any, error) {
+		if err != nil {
+			return nil, events.AsError(err).With("commandId", commandID)
+		}
+		return out, nil
+	}
+}
+
+// order makes an order of a request about a work.
+func (s *Service) order(r *request) (o order[session.Command, session.Facts], err error) {
+	if o.command, err = session.Parse(r.verb, r.body); err != nil {
+		return o, err
+	}
+	if o.commandID, err = r.commandID(); err != nil {
+		return o, err
+	}
+	if o.expectedVersion, err = r.expectedVersion(); err != nil {
+		return o, err
+	}
+	o.id = o.command.Target()
+	o.subject = events.WorkSubject(s.instance, o.id)
+	o.verb, o.digest, o.actor, o.principalToken = r.verb, r.digest(), r.actor(), r.caller.Token
+	if o.correlation, err = r.label(HeaderCorrelationID); err != nil {
+		return o, err
+	}
+	o.causation, err = r.label(HeaderCausationID)
+	return o, err
+}
+
+// label reads a header that is carried along.
+func (r *request) label(name string) (string, error) {
+	v := r.headerText(name)
+	return v, events.CheckID(name, v)
+}
+
+// run executes an order on its work.
+func (w *works) run(ctx context.Context, o order[session.Command, session.Facts], caller session.Caller) (reply, error) {
+	if err := events.CheckID("workId", o.id); err != nil {
+		// The rules may have an earlier check; an id that cannot be stored has no
+		// boundary to load.
+		_, err := session.Decider{}.Decide(session.State{}, o.command, session.Facts{Now: w.clock.Now(), Caller: caller})
+		if err == nil {
+			err = events.CheckID("workId", o.id)
+		}
+		return reply{}, err
+	}
+	return w.execute(ctx, o, w.clock, func(ctx context.Context, s session.State, now events.Time) (session.Facts, error) {
+		f := session.Facts{Now: now, Caller: caller, RequireCapability: w.requireCapability}
+		var err error
+		if s.NeedsExecution(o.command, now) {
+			if f.Execution, err = w.activity.Execution(ctx, s.OwnerSession(now)); err != nil {
+				return f, err
+			}
+		}
+		if s.NeedsRuntime(o.command, now) {
+			f.AnnouncedRuntime, err = w.activity.Runtime(ctx)
+		}
+		return f, err
+	})
+}
+
+// current is the state of a work as of this call, its position, and the time that
+// counts for it.
+func (w *works) current(ctx context.Context, r *request) (aggregate.Folded[session.State], events.Time, error) {
+	id := aggregate.Trimmed(r.body.Text("workId"))
+	if err := events.CheckID("workId", id); err != nil {
+		return aggregate.Folded[session.State]{}, 0, err
+	}
+	f, err := w.load(ctx, events.WorkSubject(w.instance, id), id, true)
+	return f, max(w.clock.Now(), f.Head.At), err
+}
