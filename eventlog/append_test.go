@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,32 +258,40 @@ func testLostAckRestart(t *testing.T, s *site) {
 func testCutOff(t *testing.T, s *site) {
 	var w logtest.Wire
 	l, _ := s.open(t, w.TCP())
-	underTrouble(t, l, 4, rounds(120), func() { w.Cut() })
+	underTrouble(t, l, 4, rounds(20), func() { w.Cut() })
 }
 
 // Elections neither (alone, the leader stays).
 func testElection(t *testing.T, s *site) {
 	l, _ := s.open(t)
-	underTrouble(t, l, 4, rounds(120), func() { s.StepDown(events.StreamName(l.Instance())) })
+	underTrouble(t, l, 4, rounds(20), func() { s.StepDown(events.StreamName(l.Instance())) })
 }
 
-// underTrouble has writers append n commits each, to a boundary of their own,
-// while there is trouble. Each command is repeated until it is answered.
-func underTrouble(t *testing.T, l *eventlog.Log, writers, n int, trouble func()) {
+// underTrouble has writers append, each to a boundary of its own, until there was
+// trouble a number of times. Each command is repeated until it is answered.
+func underTrouble(t *testing.T, l *eventlog.Log, writers, times int, trouble func()) {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	var wg sync.WaitGroup
+	var total atomic.Uint64
+	over := make(chan struct{})
 	for i := range writers {
 		wg.Go(func() {
 			c := logtest.WorkChain(l, "w"+strconv.Itoa(i))
-			for k := range n {
+			for k := 0; ; k++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
 				e := c.Next(fmt.Sprintf("c%d", k))
 				for {
 					a, err := l.Append(t.Context(), e)
 					if err == nil {
 						c.Took(e, a.Position)
+						total.Add(1)
 						break
 					}
 					if !errors.Is(err, events.ErrUnavailable) || t.Context().Err() != nil {
@@ -293,24 +302,17 @@ func underTrouble(t *testing.T, l *eventlog.Log, writers, n int, trouble func())
 			}
 		})
 	}
-	finished := make(chan struct{})
-	go func() { wg.Wait(); close(finished) }()
-	for i := 0; ; i++ {
-		select {
-		case <-finished:
-			if i == 0 {
-				trouble()
-			}
-			if end, err := l.LastPosition(t.Context()); err != nil || end != uint64(writers*n) {
-				t.Errorf("the log ends at %d, %v; want %d", end, err, writers*n)
-			}
-			return
-		case <-time.After(time.Duration(20+random.IntN(60)) * time.Millisecond):
-			if i < 5 {
-				trouble()
-			}
-		}
+	for range times {
+		time.Sleep(time.Duration(10+random.IntN(50)) * time.Millisecond)
+		trouble()
 	}
+	time.Sleep(20 * time.Millisecond)
+	close(over)
+	wg.Wait()
+	if end, err := l.LastPosition(t.Context()); err != nil || end != total.Load() || end == 0 {
+		t.Errorf("the log ends at %d, %v; want %d", end, err, total.Load())
+	}
+	t.Logf("%d commits", total.Load())
 }
 
 func testTooLarge(t *testing.T, s *site) {

@@ -144,7 +144,7 @@ func (l *Log) create(ctx context.Context) error {
 			return nil
 		case errors.As(err, &api) && api.ErrorCode == codeStorageResources:
 			return events.Errorf(events.CodeLogFull, "create stream %s: the server has no room for %d bytes: %w", l.stream, l.cfg.MaxBytes, err)
-		case errors.As(err, &api) && api.Code < 500:
+		case errors.As(err, &api) && !transientCode(int(api.ErrorCode)):
 			return events.Errorf(events.CodeUnavailable, "create stream %s: %w", l.stream, err)
 		case !pause(ctx, 100*time.Millisecond):
 			return events.Errorf(events.CodeUnavailable, "create stream %s: %w", l.stream, err)

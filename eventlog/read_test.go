@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/forge-es/forge-es/eventlog"
 	"github.com/forge-es/forge-es/eventlog/logtest"
@@ -35,6 +36,7 @@ func testLoad(t *testing.T, s *site) {
 			}
 		}
 	}
+	eventlog.ConfirmLossAfter(t, 300*time.Millisecond)
 	ahead := c.Head
 	ahead.Position += 10
 	_, err := l.Load(t.Context(), c.Subject, ahead, eventlog.Any)

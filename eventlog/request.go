@@ -51,14 +51,18 @@ func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description,
 func transient(err error) bool {
 	var api *apiError
 	if errors.As(err, &api) {
-		switch api.ErrCode {
-		case codeClusterNotAvail, codeClusterNotLeader, codeOffline, codeOfflineWithReason, codeTooManyRequests, codeBatchesInFlight, codeJetStreamNotActive:
-			return true
-		}
-		return false
+		return transientCode(api.ErrCode)
 	}
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionReconnecting)
+}
+
+func transientCode(code int) bool {
+	switch code {
+	case codeClusterNotAvail, codeClusterNotLeader, codeOffline, codeOfflineWithReason, codeTooManyRequests, codeBatchesInFlight, codeJetStreamNotActive:
+		return true
+	}
+	return false
 }
 
 // ask sends a request once.

@@ -39,7 +39,7 @@ const (
 // ErrShrunk), or when it is another log or incarnation (wraps ErrReplaced).
 func (l *Log) Tail(ctx context.Context, from uint64, fn func(events.Record) error) error {
 	t := &tail{log: l, next: max(from, 1), fn: fn}
-	defer t.remove(nil)
+	defer func() { t.remove(context.WithoutCancel(ctx)) }() // the tail's own context is over
 	wait := 10 * time.Millisecond
 	for {
 		before := t.next
@@ -191,9 +191,6 @@ func (t *tail) take(ctx context.Context, m jetstream.Msg) error {
 // remove deletes the consumers that were used. While the connection is down it
 // cannot; what is left over at the end goes by itself after tailIdle.
 func (t *tail) remove(ctx context.Context) {
-	if ctx == nil {
-		ctx = context.Background() // the tail's own is over
-	}
 	ctx, cancel := context.WithTimeout(ctx, t.log.cfg.ReadTimeout)
 	defer cancel()
 	t.used = slices.DeleteFunc(t.used, func(name string) bool {

@@ -93,7 +93,7 @@ func (l *Log) tell(err error) {
 
 // lossConfirmed is how long a loss must last before it is believed: a leader that
 // was just elected may still be applying what it has.
-const lossConfirmed = 3 * time.Second
+var lossConfirmed = 3 * time.Second // changed by tests only
 
 // Check compares the stream with what it must be, now, and gives what Err gives
 // afterwards. A server that does not answer changes nothing: what it does not

@@ -12,12 +12,21 @@ import (
 )
 
 // Wire lies between a client and its server. It can lose messages on their way to
-// the client, and break the connection.
+// the client or to the server, and break the connection.
 type Wire struct {
-	mu    sync.Mutex
-	lose  func(payload []byte) bool
-	conns map[net.Conn]bool
-	lost  int
+	mu      sync.Mutex
+	lose    func(payload []byte) bool
+	swallow func(subject string) bool
+	conns   map[net.Conn]bool
+	lost    int
+}
+
+// Swallow has every message to the server lost of which swallow says so; nil:
+// none.
+func (w *Wire) Swallow(swallow func(subject string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.swallow = swallow
 }
 
 // Lose has every message to the client lost of which lose says so; nil: none.
@@ -98,6 +107,44 @@ type wireConn struct {
 	wire *Wire
 	in   *bufio.Reader
 	out  []byte // read, not yet taken
+	sent []byte // written, not yet a whole operation
+}
+
+// Write passes whole operations on.
+func (c *wireConn) Write(p []byte) (int, error) {
+	c.sent = append(c.sent, p...)
+	var pass []byte
+	for {
+		end := bytes.IndexByte(c.sent, '\n') + 1
+		if end == 0 {
+			break
+		}
+		words := bytes.Fields(c.sent[:end])
+		keep := true
+		if verb := string(words[0]); verb == "PUB" || verb == "HPUB" {
+			size, err := strconv.Atoi(string(words[len(words)-1]))
+			if err != nil {
+				return 0, err
+			}
+			if end += size + 2; len(c.sent) < end {
+				break
+			}
+			c.wire.mu.Lock()
+			if c.wire.swallow != nil && c.wire.swallow(string(words[1])) {
+				c.wire.lost++
+				keep = false
+			}
+			c.wire.mu.Unlock()
+		}
+		if keep {
+			pass = append(pass, c.sent[:end]...)
+		}
+		c.sent = c.sent[end:]
+	}
+	if _, err := c.Conn.Write(pass); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 func (c *wireConn) Close() error {

@@ -1,0 +1,41 @@
+package eventlog
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+// ConfirmLossAfter makes the log believe a loss sooner, for one test.
+func ConfirmLossAfter(t *testing.T, d time.Duration) {
+	before := lossConfirmed
+	lossConfirmed = d
+	t.Cleanup(func() { lossConfirmed = before })
+}
+
+// Secrets are the passwords of a server.
+func (e *Embedded) Secrets() []string { return e.log.secrets }
+
+// Lossy is the check of the settings, on settings as the server tells them.
+func Lossy(cfg Config, settings map[string]json.RawMessage) error {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	return cfg.lossy(&streamInfo{Config: settings})
+}
+
+// SettingNames are the settings that the check knows.
+func SettingNames() []string {
+	var names []string
+	for name := range (Config{}).wanted() {
+		names = append(names, name)
+	}
+	return names
+}
+
+// CountHoles reads metadata and counts the positions up to last.
+func CountHoles(text string, last uint64) (uint64, string, error) {
+	s, err := parseHoles(text)
+	return s.count(last), s.String(), err
+}
