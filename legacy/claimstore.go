@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,11 @@ const maxStamp = 64
 // error says what is wrong with the store as a whole; a broken session is an
 // entry that is dropped.
 func parseStore(raw []byte) (updatedAt json.RawMessage, entries []Entry, err error) {
-	members, err := splitObject(raw)
+	compact, err := compactJSON(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	members, err := splitObject(compact)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -26,10 +29,7 @@ func parseStore(raw []byte) (updatedAt json.RawMessage, entries []Entry, err err
 	if isNull(sessions) || sessions[0] != '[' {
 		return nil, nil, errors.New("sessions is no array")
 	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(sessions, &items); err != nil {
-		return nil, nil, invalid(err)
-	}
+	items := splitArray(sessions)
 	entries = make([]Entry, len(items))
 	for i, item := range items {
 		entries[i] = parseSession(i, item)
@@ -116,11 +116,7 @@ func parseActivity(index int, key string, raw []byte) Entry {
 			kept = append(kept, ',')
 		}
 		kept = append(appendText(kept, name), ':')
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, value); err != nil {
-			return e.drop(invalid(err))
-		}
-		kept = append(kept, compact.Bytes()...)
+		kept = append(kept, value...)
 	}
 	if len(kept) == 1 {
 		return e.drop(errors.New("it holds no activity"))

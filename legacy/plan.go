@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"strings"
 )
 
 // Limits of one command.
@@ -55,7 +56,7 @@ func PlanSessions(s *Sessions, works *Works) *Plan {
 // reason is DefaultReason.
 func PlanWorks(w *Works, reason string) *Plan {
 	p := newPlan("works", w.From, w.Problems, nil)
-	if p.reason = reason; reason == "" {
+	if p.reason = strings.TrimSpace(reason); p.reason == "" {
 		p.reason = DefaultReason
 	}
 	p.add(&Group{Place: PlaceWorks, Location: w.From, Entries: w.Entries})
@@ -156,11 +157,10 @@ func (p *Plan) command(s *step) Command {
 		c.Aggregate, c.Verb = "activity", "set"
 	case PlaceWorks:
 		c.Verb = "set-state"
+	default:
+		sum := sha256.Sum256(c.Body) // it names source and scope
+		c.ID = "import-" + hex.EncodeToString(sum[:16])
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "forge-import/1\x00%s\x00%s\x00%s\x00", c.Root, c.Aggregate, c.Verb)
-	h.Write(c.Body) // names source and scope
-	c.ID = "import-" + hex.EncodeToString(h.Sum(nil)[:16])
 	return c
 }
 

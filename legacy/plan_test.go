@@ -40,8 +40,8 @@ func checkCommands(t interface {
 	commands := 0
 	for c := range p.Commands() {
 		commands++
-		if ids[c.ID] {
-			t.Errorf("command id %s comes twice", c.ID)
+		if ids[c.ID] && c.ID != "" || (c.ID != "") != (c.Verb == "import") {
+			t.Errorf("command %s has id %q, which comes twice: %v", c.Verb, c.ID, ids[c.ID])
 		}
 		ids[c.ID] = true
 		if len(c.ID) > 64 || len(c.Body) > legacy.MaxBody || !json.Valid(c.Body) {

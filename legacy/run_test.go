@@ -19,7 +19,7 @@ import (
 // fake is a service that remembers what it imported.
 type fake struct {
 	mu    sync.Mutex
-	seen  map[string]bool // command ids
+	seen  map[string]bool // command ids, and bodies of commands without one
 	known map[string]bool // works with an owner
 	calls []legacy.Command
 
@@ -41,8 +41,12 @@ func (f *fake) Send(ctx context.Context, cmd legacy.Command) (legacy.Reply, erro
 			return reply, err
 		}
 	}
-	again := f.seen[cmd.ID]
-	f.seen[cmd.ID] = true
+	key := cmd.ID
+	if key == "" {
+		key = string(cmd.Body)
+	}
+	again := f.seen[key]
+	f.seen[key] = true
 	if cmd.Verb != "import" {
 		if again {
 			return legacy.Reply{Outcome: "unchanged"}, nil
@@ -180,6 +184,7 @@ func TestRunReplies(t *testing.T) {
 		"no result":        {want: []string{"unknown: the reply cannot be read: unexpected end of JSON input", "", ""}},
 		"refused":          {reply: legacy.Reply{Outcome: "refused", Result: json.RawMessage(`{"allowed":false,"reason":"why"}`)}, want: []string{"refused: why", "", ""}},
 		"bad request":      {err: fmt.Errorf("send: %w", events.Errorf(events.CodeBadRequest, "no")), want: []string{"refused: FORGE_BAD_REQUEST: no", "", ""}},
+		"poisoned":         {err: events.Errorf(events.CodePoisoned, "one"), want: []string{"refused: FORGE_POISONED: one", "", ""}},
 		"too large":        {err: events.Errorf(events.CodeTooLarge, "big"), want: []string{"refused: FORGE_TOO_LARGE: big", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,10 @@ type Command struct {
 	Aggregate string // "work" or "activity"
 	Verb      string // "import", "set-state" or "set"
 
-	// ID is the command id. It is derived from root, aggregate, verb and body, so
-	// that a repeated run sends the same ids.
+	// ID is the command id of a work.import. It is derived from source, scope and
+	// content, so that a repeated run sends the same ids. The others set a value,
+	// which may be set to something else and back again: they have none, and
+	// the Sender makes one for each call.
 	ID string
 
 	Body json.RawMessage // compact JSON
@@ -31,9 +33,9 @@ type Reply struct {
 // concurrent use.
 //
 // An answer of the service that is an error is returned as *events.Error
-// (possibly wrapped). If that refuses this one command (numbers 400 to 428
-// but for what the caller may not do at all), the run goes on with the next; every
-// other error ends the run. A Sender repeats by itself what is worth repeating
+// (possibly wrapped). If that concerns this one command (numbers 400 to 428 but
+// for what the caller may not do at all, and FORGE_POISONED), the run goes on with
+// the next; every other error ends the run. A Sender repeats by itself what is worth repeating
 // (time-out, FORGE_BUSY), with the same id.
 type Sender interface {
 	Send(ctx context.Context, cmd Command) (Reply, error)
@@ -55,5 +57,5 @@ func refusal(err error) (refused *events.Error, ok bool) {
 		return nil, false
 	}
 	number := refused.Code.Info().Number
-	return refused, number >= 400 && number <= 428
+	return refused, number >= 400 && number <= 428 || refused.Code == events.CodePoisoned
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 )
 
@@ -14,108 +13,163 @@ const maxDepth = 100
 
 var errNotObject = errors.New("not a JSON object")
 
-// splitObject gives the members of a JSON object, unexamined. A key that comes
-// twice, and anything after the object, is an error.
-func splitObject(raw []byte) (map[string]json.RawMessage, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	tok, err := dec.Token()
-	if err != nil {
-		return nil, invalid(err)
+// compactJSON checks that raw is one JSON value, and takes white space out; nothing
+// else is changed. What follows works on such bytes only.
+func compactJSON(raw []byte) ([]byte, error) {
+	var out bytes.Buffer
+	out.Grow(len(raw))
+	if err := json.Compact(&out, raw); err != nil {
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
-	if tok != json.Delim('{') {
-		return nil, errNotObject
-	}
-	members := make(map[string]json.RawMessage)
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return nil, invalid(err)
-		}
-		key := tok.(string) // the decoder refuses any other key
-		if _, twice := members[key]; twice {
-			return nil, fmt.Errorf("duplicate key %s", quote(key))
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, invalid(err)
-		}
-		members[key] = value
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, invalid(err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("invalid JSON: something follows the object")
-	}
-	return members, nil
+	return out.Bytes(), nil
 }
 
 // strictObject checks that raw is one JSON object in UTF-8 without duplicate
-// keys at any depth, and gives its compact form and its members. Nothing but
-// white space is changed.
+// keys at any depth, and gives its compact form and its members.
 func strictObject(raw []byte) (json.RawMessage, map[string]json.RawMessage, error) {
 	if !utf8.Valid(raw) {
 		return nil, nil, errors.New("not UTF-8")
 	}
-	members, err := splitObject(raw)
+	compact, err := compactJSON(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkKeys(raw); err != nil {
+	members, err := splitObject(compact)
+	if err != nil {
 		return nil, nil, err
 	}
-	var out bytes.Buffer
-	out.Grow(len(raw))
-	if err := json.Compact(&out, raw); err != nil {
-		return nil, nil, invalid(err)
+	if err := checkKeys(compact); err != nil {
+		return nil, nil, err
 	}
-	return out.Bytes(), members, nil
+	return compact, members, nil
 }
 
-// checkKeys refuses duplicate keys at any depth, and a depth beyond maxDepth.
-func checkKeys(raw []byte) error {
-	type level struct {
-		keys  map[string]bool // nil in an array
-		value bool            // in an object: a value comes next
+// splitObject gives the members of a compact JSON object, as parts of it. A key
+// that comes twice is an error.
+func splitObject(compact []byte) (map[string]json.RawMessage, error) {
+	if compact[0] != '{' {
+		return nil, errNotObject
 	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var stack []level
-	for {
-		tok, err := dec.Token()
-		if err == io.EOF {
-			return nil
+	members := make(map[string]json.RawMessage)
+	for i := 1; compact[i] != '}'; {
+		if compact[i] == ',' {
+			i++
 		}
-		if err != nil {
-			return invalid(err)
+		colon := skipValue(compact, i)
+		key := keyText(compact[i:colon])
+		if _, twice := members[key]; twice {
+			return nil, duplicate(key)
 		}
-		if tok == json.Delim('}') || tok == json.Delim(']') {
+		i = skipValue(compact, colon+1)
+		members[key] = compact[colon+1 : i : i]
+	}
+	return members, nil
+}
+
+// splitArray gives the items of a compact JSON array, as parts of it.
+func splitArray(compact []byte) []json.RawMessage {
+	var items []json.RawMessage
+	for i := 1; compact[i] != ']'; {
+		if compact[i] == ',' {
+			i++
+		}
+		end := skipValue(compact, i)
+		items = append(items, compact[i:end:end])
+		i = end
+	}
+	return items
+}
+
+// checkKeys refuses duplicate keys at any depth of a compact JSON value, and a
+// depth beyond maxDepth.
+func checkKeys(compact []byte) error {
+	type level struct {
+		keys map[string]bool // nil in an array
+		key  bool            // a text is a key
+	}
+	stack := []level{{}} // the value itself is as in an array
+	for i := 0; i < len(compact); {
+		top := &stack[len(stack)-1]
+		switch compact[i] {
+		case '{':
+			stack = append(stack, level{keys: make(map[string]bool), key: true})
+		case '[':
+			stack = append(stack, level{})
+		case '}', ']':
 			stack = stack[:len(stack)-1]
+		case ':':
+			top.key = false
+		case ',':
+			top.key = top.keys != nil
+		case '"':
+			end := skipText(compact, i)
+			if top.key {
+				key := keyText(compact[i:end])
+				if top.keys[key] {
+					return duplicate(key)
+				}
+				top.keys[key] = true
+			}
+			i = end
 			continue
 		}
-		if n := len(stack); n > 0 && stack[n-1].keys != nil {
-			top := &stack[n-1]
-			if !top.value {
-				key := tok.(string)
-				if top.keys[key] {
-					return fmt.Errorf("duplicate key %s", quote(key))
-				}
-				top.keys[key], top.value = true, true
-				continue
-			}
-			top.value = false
-		}
-		switch tok {
-		case json.Delim('{'):
-			stack = append(stack, level{keys: make(map[string]bool)})
-		case json.Delim('['):
-			stack = append(stack, level{})
-		}
-		if len(stack) > maxDepth {
+		if len(stack) > maxDepth+1 {
 			return fmt.Errorf("nested deeper than %d levels", maxDepth)
 		}
+		i++
 	}
+	return nil
 }
+
+// skipText gives the end of the text that begins at i.
+func skipText(compact []byte, i int) int {
+	for i++; compact[i] != '"'; i++ {
+		if compact[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// skipValue gives the end of the value (or key) that begins at i.
+func skipValue(compact []byte, i int) int {
+	for depth := 0; i < len(compact); {
+		switch compact[i] {
+		case '"':
+			if i = skipText(compact, i); depth == 0 {
+				return i
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return i // after a number or a word
+			}
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case ',':
+			if depth == 0 {
+				return i
+			}
+		}
+		i++
+	}
+	return i
+}
+
+// keyText gives the text of a key.
+func keyText(raw []byte) string {
+	inner := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	key, _ := textOf(raw) // valid JSON always has one
+	return key
+}
+
+func duplicate(key string) error { return fmt.Errorf("duplicate key %s", quote(key)) }
 
 // textOf gives the text that raw is; ok is false for anything else.
 func textOf(raw json.RawMessage) (text string, ok bool) {
@@ -144,13 +198,6 @@ func checkVersion(raw json.RawMessage) error {
 		return fmt.Errorf("schemaVersion is %s, want 1", clip(string(raw)))
 	}
 	return nil
-}
-
-func invalid(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return errors.New("invalid JSON: it ends too early")
-	}
-	return fmt.Errorf("invalid JSON: %w", err)
 }
 
 // quote shows a text of unknown content in one short line.

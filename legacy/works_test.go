@@ -52,7 +52,7 @@ func TestReadWorks(t *testing.T) {
 		"line 8: state is neither a text nor null",
 		"line 9: state is neither a text nor null",
 		"line 10: not a JSON object",
-		"line 11: invalid JSON: it ends too early",
+		"line 11: invalid JSON: unexpected end of JSON input",
 		`line 12: duplicate key "workId"`,
 		"line 13: not UTF-8",
 		"line 14: longer than 65536 bytes",
