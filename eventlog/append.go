@@ -27,8 +27,8 @@ type Entry struct {
 // Appended says where the commit of a command is.
 type Appended struct {
 	Position uint64
-	// AlreadyApplied: an earlier append of the same command did it. Record and
-	// Commit are what it appended (else nil).
+	// AlreadyApplied: the command was applied before, by another decision. Record
+	// and Commit are what that one appended (else nil).
 	AlreadyApplied bool
 	Record         *events.Record
 	Commit         *events.Commit
@@ -191,7 +191,7 @@ func (l single) append(ctx context.Context, e Entry) (Appended, error) {
 			l.wake() // there may be no stream any more
 		case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
 			// Not sent.
-		case transient(err), errors.Is(err, context.Canceled): // also: cut off while waiting
+		case transient(err), errors.Is(err, context.Canceled): // also: cut off, before or while waiting
 			a.doubtful = true
 			if done, out, err := l.unanswered(ctx, a, transient(err)); done {
 				return out, err
@@ -328,7 +328,7 @@ func (l *Log) first(a *attempt, r *events.Record, c *events.Commit) (Appended, e
 	}
 	l.note(r.Position)
 	if a.doubtful && bytes.Equal(r.Payload, a.Payload) {
-		return Appended{Position: r.Position}, nil // this call did it; only the answer was late
+		return Appended{Position: r.Position}, nil // it is this very commit; only the answer was lost
 	}
 	return Appended{Position: r.Position, AlreadyApplied: true, Record: r, Commit: c}, nil
 }

@@ -289,7 +289,7 @@ func (e *Embedded) AppConn(opts ...nats.Option) (*nats.Conn, error) {
 }
 
 func (e *Embedded) connect(name, user, password string, opts []nats.Option) (*nats.Conn, error) {
-	all := append([]nats.Option{nats.InProcessServer(e.srv), nats.UserInfo(user, password)}, ConnectOptions(name)...)
+	all := append([]nats.Option{nats.InProcessServer(e.srv), nats.UserInfo(user, password)}, ConnectOptions(name, e.logger)...)
 	nc, err := nats.Connect("", append(all, opts...)...)
 	if err != nil {
 		return nil, events.Errorf(events.CodeUnavailable, "connect to the embedded server: %w", err)
@@ -298,14 +298,25 @@ func (e *Embedded) connect(name, user, password string, opts []nats.Option) (*na
 }
 
 // ConnectOptions are those that a connection of the service should have: it
-// never gives up, and it does not keep what is published while it is cut off,
-// for that would be sent long after the caller was told that it failed.
-func ConnectOptions(name string) []nats.Option {
+// never gives up, it does not keep what is published while it is cut off (that
+// would be sent long after the caller was told that it failed), and its troubles
+// are logged.
+func ConnectOptions(name string, log zerolog.Logger) []nats.Option {
+	log = log.With().Str("connection", name).Logger()
 	return []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectBufSize(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			e := log.Warn().Err(err)
+			if sub != nil {
+				e = e.Str("subject", sub.Subject)
+			}
+			e.Msg("NATS connection")
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn().Err(err).Msg("disconnected") }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info().Str("server", nc.ConnectedServerName()).Msg("connected again") }),
 	}
 }
 

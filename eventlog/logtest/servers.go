@@ -15,6 +15,7 @@ import (
 	"github.com/forge-es/forge-es/eventlog"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 )
 
 // Servers are external NATS servers, one or a cluster, with the accounts that
@@ -236,6 +237,6 @@ func (s *Servers) AppConn(t testing.TB, opts ...nats.Option) *nats.Conn {
 
 func (s *Servers) connect(t testing.TB, user, password string, opts []nats.Option) *nats.Conn {
 	t.Helper()
-	all := append(eventlog.ConnectOptions("test"), nats.UserInfo(user, password), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(time.Millisecond, time.Millisecond))
+	all := append(eventlog.ConnectOptions("test", zerolog.Nop()), nats.UserInfo(user, password), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(time.Millisecond, time.Millisecond))
 	return closing(t)(nats.Connect(s.URL(), append(all, opts...)...))
 }
