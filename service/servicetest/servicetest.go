@@ -74,6 +74,10 @@ type Node struct {
 	Forge *nats.Conn // in the account of the log
 	App   *nats.Conn // the service's connection in the account of the callers
 	Clock *Clock
+
+	// Unchecked, if set before the node stops, says why its log is not checked
+	// then: the test breaks it on purpose.
+	Unchecked string
 }
 
 // Config changes how a node is made.
@@ -88,7 +92,7 @@ func Serve(t testing.TB, instance string, forge, app *nats.Conn, change ...Confi
 }
 
 // Run is Serve for a test that stops the service itself. Stopping leaves the
-// connections open.
+// connections open. It ends with CheckLog, unless the node is Unchecked.
 func Run(t testing.TB, instance string, forge, app *nats.Conn, change ...Config) (*Node, func()) {
 	t.Helper()
 	n := &Node{Forge: forge, App: app, Clock: NewClock(Start)}
@@ -113,6 +117,9 @@ func Run(t testing.TB, instance string, forge, app *nats.Conn, change ...Config)
 	return n, sync.OnceFunc(func() {
 		if err := n.Stop(); err != nil && !app.IsClosed() {
 			t.Errorf("stop: %v", err)
+		}
+		if n.Unchecked == "" {
+			CheckLog(t, n.Log)
 		}
 		n.Log.Close()
 	})

@@ -1,0 +1,63 @@
+package servicetest
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/forge-es/forge-es/eventlog"
+	"github.com/forge-es/forge-es/events"
+	"github.com/forge-es/forge-es/replay"
+)
+
+// checkPatience bounds CheckLog.
+const checkPatience = 5 * time.Minute
+
+// CheckLog reads a log from its first commit to its present last one, and fails
+// the test with the first bad position (replay.Check). Every commit is folded
+// twice. A log that cannot be read fails the test, too.
+func CheckLog(t testing.TB, log *eventlog.Log) *replay.Report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), checkPatience)
+	defer cancel()
+	last, err := log.LastPosition(ctx)
+	if err != nil {
+		t.Errorf("check the log of %s (a test that breaks it sets Node.Unchecked): %v", log.Instance(), err)
+		return nil
+	}
+	report, err := replay.Check(ctx, log.Instance(), log.ID(), UpTo(log, last), replay.Options{Last: last, Twice: true})
+	if err != nil {
+		t.Errorf("check the log of %s, good up to position %d of %d: %v", log.Instance(), report.Last, last, err)
+	}
+	return report
+}
+
+// UpTo reads an open log up to a position that it has reached.
+func UpTo(log *eventlog.Log, last uint64) replay.Reader { return upTo{log, last} }
+
+type upTo struct {
+	log  *eventlog.Log
+	last uint64
+}
+
+var errEnough = errors.New("enough")
+
+// Records follows the log by Tail.
+func (u upTo) Records(ctx context.Context, from uint64) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		if u.last < max(from, 1) {
+			return
+		}
+		err := u.log.Tail(ctx, from, func(r events.Record) error {
+			if r.Position > u.last || !yield(r, nil) || r.Position == u.last {
+				return errEnough
+			}
+			return nil
+		})
+		if !errors.Is(err, errEnough) {
+			yield(events.Record{}, err)
+		}
+	}
+}
