@@ -133,6 +133,10 @@ func canonicalObject(out *bytes.Buffer, dec *json.Decoder, depth int) error {
 	return nil
 }
 
+// maxPlainDigits is how many digits an integer may have to be written without an
+// exponent.
+const maxPlainDigits = 21
+
 // canonicalNumber writes a JSON number as an integer if it is one of at most 21
 // digits, else as digits and exponent (d.ddde±n) without trailing zeros.
 func canonicalNumber(s string) (string, error) {
@@ -156,7 +160,8 @@ func canonicalNumber(s string) (string, error) {
 	if neg {
 		sign = "-"
 	}
-	if e.Sign() >= 0 && e.IsInt64() && e.Int64()+int64(len(trimmed)) <= 21 {
+	// Compared before anything is added: an exponent may be close to the bounds of an int64.
+	if most := int64(maxPlainDigits - len(trimmed)); e.Sign() >= 0 && most >= 0 && e.IsInt64() && e.Int64() <= most {
 		return sign + trimmed + strings.Repeat("0", int(e.Int64())), nil
 	}
 	e.Add(e, big.NewInt(int64(len(trimmed)-1)))
@@ -251,6 +256,9 @@ type Member struct {
 	Value json.RawMessage
 }
 
+// manyMembers is from how many members on a map of their keys pays.
+const manyMembers = 32
+
 // ObjectMembers splits a JSON object into its members, in order. It refuses
 // (ErrJSON) other values, duplicate keys, invalid UTF-8 and trailing text.
 func ObjectMembers(text []byte) ([]Member, error) {
@@ -266,6 +274,7 @@ func ObjectMembers(text []byte) ([]Member, error) {
 		return nil, fmt.Errorf("%w: not an object", ErrJSON)
 	}
 	var members []Member
+	var keys map[string]struct{} // of members, once there are many: else it would take quadratic time
 	for dec.More() {
 		tok, err := dec.Token()
 		if err != nil {
@@ -275,7 +284,20 @@ func ObjectMembers(text []byte) ([]Member, error) {
 		if err := dec.Decode(&m.Value); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrJSON, err)
 		}
-		if slices.ContainsFunc(members, func(o Member) bool { return o.Key == m.Key }) {
+		doubled := false
+		if len(members) < manyMembers {
+			doubled = slices.ContainsFunc(members, func(o Member) bool { return o.Key == m.Key })
+		} else {
+			if keys == nil {
+				keys = make(map[string]struct{}, 2*manyMembers)
+				for _, o := range members {
+					keys[o.Key] = struct{}{}
+				}
+			}
+			_, doubled = keys[m.Key]
+			keys[m.Key] = struct{}{}
+		}
+		if doubled {
 			return nil, fmt.Errorf("%w: duplicate key %q", ErrJSON, clip(m.Key))
 		}
 		members = append(members, m)
