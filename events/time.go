@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -23,15 +24,23 @@ const (
 // TimeOf truncates t to milliseconds.
 func TimeOf(t time.Time) Time { return Time(t.UnixMilli()) }
 
+// rfc3339 is the shape of a date-time. time.Parse is laxer: it takes a comma for
+// the decimals, hours of one digit, and zones of a day and more.
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 // ParseTime reads an RFC 3339 date-time with a zone, and truncates it to
 // milliseconds. Lower-case separators and a comma for the decimals, which
-// ISO-8601 allows, are refused.
+// ISO-8601 allows, are refused; so is an instant that has no four-digit year in UTC.
 func ParseTime(s string) (Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
+	var t Time
+	std, err := time.Parse(time.RFC3339Nano, s)
+	if err == nil {
+		t = TimeOf(std)
+	}
+	if err != nil || !t.Valid() || !rfc3339.MatchString(s) {
 		return 0, fmt.Errorf("not an RFC 3339 date-time: %q", clip(s))
 	}
-	return TimeOf(t), nil
+	return t, nil
 }
 
 // Std gives t as a time.Time in UTC.
