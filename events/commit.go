@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -382,7 +383,7 @@ const MsgIDHeader = "Nats-Msg-Id"
 // or it is not one of NewMsgID.
 func (r Record) MsgID() (id MsgID, ok bool) {
 	v := r.Header[MsgIDHeader]
-	if len(v) != 1 || len(v[0]) != 2*MsgIDLen {
+	if len(v) != 1 || len(v[0]) != 2*MsgIDLen || strings.ContainsAny(v[0], "ABCDEF") {
 		return id, false
 	}
 	_, err := hex.Decode(id[:], []byte(v[0]))

@@ -74,6 +74,11 @@ func NewRegistry(defs ...Definition) *Registry {
 		r.byKey[eventKey{d.Type, d.V}] = d
 		r.ordered = append(r.ordered, d)
 	}
+	for name, v := range r.newest {
+		if r.byKey[eventKey{name, v}].lift != nil {
+			panic(fmt.Sprintf("event %s version %d: the newest version has a lift", name, v))
+		}
+	}
 	return r
 }
 
