@@ -65,12 +65,58 @@ func trimPtr(p *string) string {
 	return strings.TrimSpace(*p)
 }
 
-// Equal compares all fields, unknown ones included.
+// Equal compares all fields, unknown ones included. A null member, here or inside
+// an unknown one, counts as missing.
 func (s *Session) Equal(o *Session) bool {
 	return s.WorkID == o.WorkID && s.ControllerID == o.ControllerID && s.ControllerType == o.ControllerType &&
 		s.SessionID == o.SessionID && eqPtr(s.AuthorityDigest, o.AuthorityDigest) && eqPtr(s.PrincipalID, o.PrincipalID) &&
 		eqPtr(s.ControllerInstanceID, o.ControllerInstanceID) && eqPtr(s.Generation, o.Generation) &&
-		s.ClaimedAt == o.ClaimedAt && s.LeaseExpiresAt == o.LeaseExpiresAt && bytes.Equal(s.Extra, o.Extra)
+		s.ClaimedAt == o.ClaimedAt && s.LeaseExpiresAt == o.LeaseExpiresAt && equalExtra(s.Extra, o.Extra)
+}
+
+func equalExtra(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	null := []byte("null")
+	if !bytes.Contains(a, null) && !bytes.Contains(b, null) {
+		return false
+	}
+	x, errA := withoutNulls(a)
+	y, errB := withoutNulls(b)
+	return errA == nil && errB == nil && bytes.Equal(x, y)
+}
+
+// withoutNulls drops the null members of canonical JSON, at every depth.
+func withoutNulls(text []byte) ([]byte, error) {
+	if len(text) == 0 {
+		text = []byte("{}")
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	dropNulls(v)
+	return json.Marshal(v)
+}
+
+func dropNulls(v any) {
+	switch x := v.(type) {
+	case map[string]any:
+		for k, member := range x {
+			if member == nil {
+				delete(x, k)
+			} else {
+				dropNulls(member)
+			}
+		}
+	case []any:
+		for _, item := range x {
+			dropNulls(item)
+		}
+	}
 }
 
 func eqPtr[T comparable](a, b *T) bool {
