@@ -1,0 +1,236 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/forge-es/forge-es/client"
+	"github.com/forge-es/forge-es/events"
+	"github.com/forge-es/forge-es/legacy"
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"github.com/spf13/cobra"
+)
+
+func (p *program) importCommand() *cobra.Command {
+	return group("import", "Take over what an existing installation has", p.importSessions(), p.importWorks())
+}
+
+func (p *program) importSessions() *cobra.Command {
+	var dryRun, entries bool
+	var scope, worksFile string
+	c := &cobra.Command{
+		Use: "sessions HOME|FILE", Short: "Import claims, retained identities and activity", Args: cobra.ExactArgs(1),
+		Long: "HOME is a controller home: its SQLite records and claim files are read, and left byte for byte as they were.\n" +
+			"FILE is one JSON claim store. Importing again is safe and continues where it ended.",
+		RunE: func(c *cobra.Command, args []string) error {
+			works, err := readWorks(worksFile)
+			if err != nil {
+				return err
+			}
+			found, err := findSessions(c.Context(), args[0], scope)
+			if err != nil {
+				return err
+			}
+			return p.runPlan(c.Context(), legacy.PlanSessions(found, works), dryRun, entries)
+		},
+	}
+	c.Flags().StringVar(&scope, "scope", "", "repository `id` that FILE belongs to (default: its folder's name if it lies in one, as in a home)")
+	c.Flags().StringVar(&worksFile, "works", "", "works `file` (see import works), to count works without a known state")
+	addPlanFlags(c, &dryRun, &entries)
+	return c
+}
+
+func addPlanFlags(c *cobra.Command, dryRun, entries *bool) {
+	c.Flags().BoolVar(dryRun, "dry-run", false, "show what would be sent, send nothing")
+	c.Flags().BoolVar(entries, "entries", false, "list every entry, not only those that need a look")
+}
+
+// findSessions reads a home, or a claim store file.
+func findSessions(ctx context.Context, from, scope string) (*legacy.Sessions, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, events.Errorf(events.CodeNotFound, "%w", err)
+	}
+	if !info.IsDir() {
+		if scope == "" {
+			scope = filepath.Base(filepath.Dir(from))
+		}
+		found, err := legacy.ReadStoreFile(ctx, from, scope)
+		return found, unreadable(err)
+	}
+	if scope != "" {
+		return nil, usagef("--scope goes with a file, not with a home")
+	}
+	home, err := legacy.OpenHome(from)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	found, err := home.Sessions(ctx)
+	return found, unreadable(err)
+}
+
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return events.Errorf(events.CodeBadRequest, "%w", err)
+}
+
+// readWorks reads a works file, or nothing without a name.
+func readWorks(name string) (*legacy.Works, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, events.Errorf(events.CodeNotFound, "%w", err)
+	}
+	defer f.Close()
+	works, err := legacy.ReadWorks(f, name)
+	return works, unreadable(err)
+}
+
+func (p *program) importWorks() *cobra.Command {
+	var dryRun, entries bool
+	var reason string
+	c := &cobra.Command{
+		Use: "works FILE", Short: "Set the states of works, from lines {\"workId\": …, \"state\": …}", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			works, err := readWorks(args[0])
+			if err != nil {
+				return err
+			}
+			return p.runPlan(c.Context(), legacy.PlanWorks(works, reason), dryRun, entries)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why (recorded)")
+	addPlanFlags(c, &dryRun, &entries)
+	return c
+}
+
+// runPlan sends a plan, or only shows it, and tells what became of it. It fails
+// if something was left behind.
+func (p *program) runPlan(ctx context.Context, plan *legacy.Plan, dryRun, entries bool) error {
+	report := plan.Report()
+	var failed error
+	if !dryRun {
+		c, err := p.client(cmp.Or(p.principal, operator()))
+		if err != nil {
+			return err
+		}
+		bar := p.progress("importing")
+		report, failed = legacy.Run(ctx, plan, sender{c, p.timeout}, bar.set)
+		bar.stop()
+	}
+	if p.json {
+		if err := p.printJSON(report); err != nil {
+			return err
+		}
+	} else {
+		p.showReport(report, entries)
+	}
+	if failed != nil {
+		return failed
+	}
+	if !report.Ok() {
+		return exit(events.ExitRefused)
+	}
+	return nil
+}
+
+// sender sends the commands of an import.
+type sender struct {
+	*client.Client
+	timeout time.Duration
+}
+
+func (s sender) Send(ctx context.Context, cmd legacy.Command) (legacy.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	r, err := s.Do(ctx, client.Request{Kind: client.Kind(cmd.Root), Verb: cmd.Aggregate + "." + cmd.Verb, Body: cmd.Body, CommandID: cmd.ID})
+	if err != nil {
+		return legacy.Reply{}, err
+	}
+	return legacy.Reply{Outcome: r.Outcome, Result: r.Result}, nil
+}
+
+// calm are the outcomes that need no look.
+var calm = []legacy.Outcome{legacy.OutcomeToSend, legacy.OutcomeImported, legacy.OutcomeUnchanged, legacy.OutcomeAlreadyImported, legacy.OutcomeSet}
+
+func (p *program) showReport(r *legacy.Report, all bool) {
+	rows := make([][]any, len(r.Places))
+	for i, place := range r.Places {
+		rows[i] = []any{place.Place, cmp.Or(place.Scope, "(instance)"), place.Location, place.Entries, place.Dropped, place.Commands}
+	}
+	p.table([]string{"place", "scope", "location", "entries", "dropped", "commands"}, rows)
+	rows = nil
+	for _, e := range r.Entries {
+		if all || !slices.Contains(calm, e.Outcome) || e.Reason != "" {
+			rows = append(rows, []any{e.Place, cmp.Or(e.Scope, "(instance)"), e.Index, cmp.Or(e.WorkID, e.Key), e.Outcome, e.Reason})
+		}
+	}
+	if len(rows) > 0 {
+		p.printf("\n")
+		p.table([]string{"place", "scope", "index", "id", "outcome", "reason"}, rows)
+	}
+	for _, problem := range r.Problems {
+		p.printf("\nnot read: %s: %s\n", problem.Location, problem.Reason)
+	}
+	if len(r.Missing) > 0 {
+		p.printf("\nnot there: %s\n", strings.Join(r.Missing, ", "))
+	}
+	p.printf("\n")
+	for _, outcome := range slices.Sorted(maps.Keys(r.Counts)) {
+		p.printf("%-16s %d\n", outcome, r.Counts[outcome])
+	}
+	if r.Works.Text != "" {
+		p.printf("%s\n", r.Works.Text)
+	}
+	if r.DryRun {
+		p.printf("dry run: nothing was sent\n")
+	}
+}
+
+// bar is a progress bar, or nothing.
+type bar struct {
+	writer  progress.Writer
+	tracker *progress.Tracker
+}
+
+// progress makes a bar on stderr, if that is a terminal.
+func (p *program) progress(what string) *bar {
+	if p.noProgress || !terminal(p.stderr) {
+		return &bar{}
+	}
+	w := progress.NewWriter()
+	w.SetOutputWriter(p.stderr)
+	w.SetAutoStop(false)
+	b := &bar{writer: w, tracker: &progress.Tracker{Message: what}}
+	w.AppendTracker(b.tracker)
+	go w.Render()
+	return b
+}
+
+func (b *bar) set(done, total int) {
+	if b.tracker != nil {
+		b.tracker.UpdateTotal(int64(total))
+		b.tracker.SetValue(int64(done))
+	}
+}
+
+func (b *bar) stop() {
+	if b.writer == nil {
+		return
+	}
+	b.tracker.MarkAsDone()
+	b.writer.Stop()
+	for b.writer.IsRenderInProgress() {
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/forge-es/forge-es/client"
+	"github.com/forge-es/forge-es/events"
+	"github.com/nats-io/jsm.go/natscontext"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// program is what all verbs share: the streams, the flags of the connection, and
+// the connection once it is there.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	connection
+	instance   string
+	principal  string
+	timeout    time.Duration
+	json       bool
+	noProgress bool
+
+	nc *nats.Conn
+}
+
+// connection is how to reach a NATS server, with the words of the nats command.
+type connection struct {
+	server, creds, context    string
+	user                      string
+	tlsCert, tlsKey, tlsCA    string
+	passwordFile, inboxPrefix string
+}
+
+// env gives an environment variable, or else a default.
+func env(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
+
+func (p *program) connectionFlags(f *pflag.FlagSet) {
+	f.StringVarP(&p.server, "server", "s", env("NATS_URL", ""), "NATS server `URL` (env NATS_URL; default "+nats.DefaultURL+")")
+	f.StringVar(&p.context, "context", env("NATS_CONTEXT", ""), "NATS `context` (env NATS_CONTEXT)")
+	f.StringVar(&p.creds, "creds", env("NATS_CREDS", ""), "credentials `file` (env NATS_CREDS)")
+	f.StringVar(&p.user, "user", env("NATS_USER", ""), "user `name` (env NATS_USER)")
+	f.StringVar(&p.passwordFile, "password-file", "", "`file` that holds the password (else env NATS_PASSWORD)")
+	f.StringVar(&p.tlsCert, "tlscert", env("NATS_CERT", ""), "TLS certificate `file` (env NATS_CERT)")
+	f.StringVar(&p.tlsKey, "tlskey", env("NATS_KEY", ""), "TLS key `file` (env NATS_KEY)")
+	f.StringVar(&p.tlsCA, "tlsca", env("NATS_CA", ""), "TLS certificate authority `file` (env NATS_CA)")
+	f.StringVar(&p.inboxPrefix, "inbox-prefix", env("NATS_INBOX_PREFIX", ""), "`prefix` of reply subjects; must begin with _INBOX (env NATS_INBOX_PREFIX)")
+	f.DurationVar(&p.timeout, "timeout", 10*time.Second, "how long to try")
+	f.StringVar(&p.instance, "instance", env("FORGE_INSTANCE", events.DefaultInstance), "forge `instance` (env FORGE_INSTANCE)")
+	f.StringVar(&p.principal, "principal", env("FORGE_PRINCIPAL", ""), "who is asking: the `principal` in the subject (env FORGE_PRINCIPAL)")
+	f.BoolVarP(&p.json, "json", "j", false, "print JSON")
+	f.BoolVar(&p.noProgress, "no-progress", false, "no progress bars")
+}
+
+// prepare checks what all verbs need.
+func (p *program) prepare() error {
+	if err := events.ValidInstance(p.instance); err != nil {
+		return err
+	}
+	if p.timeout <= 0 {
+		return usagef("--timeout must be positive")
+	}
+	return nil
+}
+
+// options are the connection's options without a context.
+func (c *connection) options() ([]nats.Option, error) {
+	var opts []nats.Option
+	if c.creds != "" {
+		opts = append(opts, nats.UserCredentials(c.creds))
+	}
+	if c.user != "" {
+		password := os.Getenv("NATS_PASSWORD")
+		if c.passwordFile != "" {
+			var err error
+			if password, err = secretFile(c.passwordFile); err != nil {
+				return nil, err
+			}
+		}
+		opts = append(opts, nats.UserInfo(c.user, password))
+	}
+	if c.tlsCert != "" || c.tlsKey != "" {
+		opts = append(opts, nats.ClientCert(c.tlsCert, c.tlsKey))
+	}
+	if c.tlsCA != "" {
+		opts = append(opts, nats.RootCAs(c.tlsCA))
+	}
+	if c.inboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(c.inboxPrefix))
+	}
+	return opts, nil
+}
+
+// dial connects by a context, or by the flags.
+func (c *connection) dial(name string, more ...nats.Option) (*nats.Conn, error) {
+	opts, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(append(opts, nats.Name(name)), more...)
+	if c.context == "" {
+		nc, err := nats.Connect(cmp.Or(c.server, nats.DefaultURL), opts...)
+		return nc, notConnected(err)
+	}
+	var ctxOpts []natscontext.Option
+	if c.server != "" {
+		ctxOpts = append(ctxOpts, natscontext.WithServerURL(c.server))
+	}
+	nctx, err := natscontext.New(c.context, true, ctxOpts...)
+	if err != nil {
+		return nil, usagef("context %q: %w", c.context, err)
+	}
+	nc, err := nctx.Connect(opts...)
+	return nc, notConnected(err)
+}
+
+func notConnected(err error) error {
+	if err == nil {
+		return nil
+	}
+	return events.Errorf(events.CodeUnavailable, "cannot connect: %w", err)
+}
+
+// close ends the connection, if there is one.
+func (p *program) close() {
+	if p.nc != nil {
+		p.nc.Close()
+	}
+}
+
+// client connects as a principal.
+func (p *program) client(principal string) (*client.Client, error) {
+	if p.nc == nil {
+		nc, err := p.dial("forge-es cli", nats.Timeout(p.timeout))
+		if err != nil {
+			return nil, err
+		}
+		p.nc = nc
+	}
+	return client.New(p.nc, client.Options{Instance: p.instance, Principal: principal, Attempt: p.timeout, Patience: p.timeout})
+}
+
+// do sends one request. The principal is the one of --principal, or else what the
+// verb suggests.
+func (p *program) do(ctx context.Context, r client.Request, suggested string) (*client.Reply, error) {
+	c, err := p.client(cmp.Or(p.principal, suggested))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	reply, err := c.Do(ctx, r)
+	if err == nil && reply.Ignored != "" {
+		p.notef("the service does not know these fields: %s", reply.Ignored)
+	}
+	return reply, err
+}
+
+// operator is who acts as operator when --principal does not say it.
+func operator() string { return env("USER", "operator") }
+
+// secretFile reads a secret from a file, without the line end.
+func secretFile(name string) (string, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	for len(b) > 0 && (b[len(b)-1] == '\n' || b[len(b)-1] == '\r') {
+		b = b[:len(b)-1]
+	}
+	if len(b) == 0 {
+		return "", errors.New("the secret file is empty")
+	}
+	return string(b), nil
+}
+
+// commandFlags are what all commands take.
+type commandFlags struct {
+	id, correlation, causation string
+	expect                     int64
+	label                      string
+}
+
+func (f *commandFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.id, "id", "", "command `id`: repeating a command with its id is safe (default: a new one)")
+	c.Flags().StringVar(&f.correlation, "correlation", "", "correlation `id` for the commit")
+	c.Flags().StringVar(&f.causation, "causation", "", "causation `id` for the commit")
+	c.Flags().Int64Var(&f.expect, "expect-version", -1, "`version` that the work must have")
+	c.Flags().StringVar(&f.label, "label", "", "free `text` about who asks, for the commit")
+}
+
+// request makes a request of a body.
+func (f *commandFlags) request(kind client.Kind, verb string, body map[string]any) client.Request {
+	r := client.Request{Kind: kind, Verb: verb, Body: body, CommandID: f.id, Correlation: f.correlation, Causation: f.causation}
+	if f.expect >= 0 {
+		v := uint64(f.expect)
+		r.ExpectedVersion = &v
+	}
+	if f.label != "" {
+		body["actor"] = f.label
+	}
+	return r
+}
