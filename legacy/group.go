@@ -25,6 +25,9 @@ type Group struct {
 	Scope    string // a repository id or the instance-wide scope; "" for works
 	Location string // where, relative to the home: file, namespace, key
 
+	// Wide: it belongs to the whole installation. Its commands name no scope.
+	Wide bool
+
 	// UpdatedAt is the updatedAt of a claim store as JSON text, as found; nil
 	// when it has none that is a text of ordinary length.
 	UpdatedAt json.RawMessage

@@ -110,6 +110,9 @@ func (h *Home) Sessions(ctx context.Context) (*Sessions, error) {
 	}
 	s.Groups = append(s.Groups, rows.retained...)
 	s.Groups = append(s.Groups, rows.activity...)
+	for _, g := range s.Groups {
+		g.Wide = g.Place != PlaceFile && g.Scope == h.InstanceScope
+	}
 	return s, nil
 }
 

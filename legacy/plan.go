@@ -176,7 +176,7 @@ func (p *Plan) body(s *step) []byte {
 		if g.Place == PlaceActivity {
 			b := appendText([]byte(`{"sessionId":`), e.Key)
 			b = append(append(b, `,"session":`...), e.Raw...)
-			return append(b, '}')
+			return append(b, `,"keepNewer":true}`...)
 		}
 		b := appendText([]byte(`{"workId":`), e.WorkID)
 		b = append(append(b, `,"state":`...), e.Raw...)
@@ -184,7 +184,9 @@ func (p *Plan) body(s *step) []byte {
 		return append(b, '}')
 	}
 	b := appendText([]byte(`{"source":`), string(g.Place))
-	b = appendText(append(b, `,"scope":`...), g.Scope)
+	if !g.Wide {
+		b = appendText(append(b, `,"scope":`...), g.Scope)
+	}
 	end := `]}`
 	if g.Place == PlaceRetained {
 		b = append(b, `,"records":[`...)

@@ -104,7 +104,7 @@ func TestPlanBodies(t *testing.T) {
 		`op work import {"source":"record","scope":"r2","store":{"schemaVersion":1,"updatedAt":"2026-01-01T00:00:00.000Z","sessions":[]}}`,
 		`op work import {"source":"file","scope":"r3","store":{"schemaVersion":1,"updatedAt":"2026-01-01T00:00:00.000Z","sessions":[` + compact(b.JSON()) + `]}}`,
 		`op work import {"source":"retained","scope":"r1","records":[{"workId":"a","record":` + compact(legacytest.Retained(a, "2026-02-01T00:00:00.000Z")) + `}]}`,
-		`op activity set {"sessionId":"t1","session":{"principalId":"p","updatedAt":"2026-01-01T00:00:00.000Z"}}`,
+		`op activity set {"sessionId":"t1","session":{"principalId":"p","updatedAt":"2026-01-01T00:00:00.000Z"},"keepNewer":true}`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)

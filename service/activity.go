@@ -223,13 +223,14 @@ func (a *Activity) invalidate(ctx context.Context, b *aggregate.Body, caller ses
 	}))
 }
 
-// set stores free values, or forgets a transport session (null).
+// set stores free values, or forgets a transport session (null). With keepNewer, values
+// that are known and as new or newer stay: importing twice takes nothing back.
 func (a *Activity) set(ctx context.Context, b *aggregate.Body) (reply, error) {
 	id, err := transportID(b, session.Caller{Operator: true})
 	if err != nil {
 		return reply{}, err
 	}
-	facts := b.Object("session")
+	facts, keepNewer := b.Object("session"), b.Bool("keepNewer")
 	if err := b.Malformed(); err != nil {
 		return reply{}, err
 	}
@@ -241,7 +242,22 @@ func (a *Activity) set(ctx context.Context, b *aggregate.Body) (reply, error) {
 		}
 		t.Execution = *x
 	}
-	return a.reply(a.change(ctx, id, func(*transport) (*transport, error) { return t, nil }))
+	return a.reply(a.change(ctx, id, func(old *transport) (*transport, error) {
+		if keepNewer.Value && old != nil && old.SessionID != "" && latest(&old.Execution) >= latest(&t.Execution) {
+			return old, nil
+		}
+		return t, nil
+	}))
+}
+
+// latest is the last time that is known of a transport session, 0 for none.
+func latest(x *events.Execution) (t events.Time) {
+	for _, at := range []*events.Time{x.InvalidatedAt, x.LastValidatedAt, x.UpdatedAt} {
+		if at != nil {
+			t = max(t, *at)
+		}
+	}
+	return t
 }
 
 // announce stores the present runtime.

@@ -47,9 +47,6 @@ type request struct {
 	msgpack bool
 }
 
-// headerTextMost is the most bytes of an id in a header.
-const headerTextMost = events.MaxID
-
 // parse takes a message apart. What it refuses was not looked at by any rule.
 func parse(ep *endpoint, m micro.Request) (*request, error) {
 	r := &request{root: ep.root, verb: ep.verb, header: m.Headers(), reply: m.Reply(), text: m.Data()}
