@@ -32,7 +32,9 @@ func newKeeper[S, C, F any](log *eventlog.Log, d aggregate.Decider[S, C, F], siz
 
 // load gives the state of a boundary: from memory if it is there, or as it stands
 // on the log. With confirm it is current as of this call: nothing acknowledged
-// before is missing.
+// before is missing. It keeps nothing: only commands do, which come one after
+// another. A query that reads beside them could put an older state over the one
+// that a command has just made.
 func (k *keeper[S, C, F]) load(ctx context.Context, subject, id string, confirm bool) (aggregate.Folded[S], error) {
 	known, cached := k.cache.Get(subject)
 	if cached && (!confirm || k.log.Confirmed()) {
@@ -52,11 +54,7 @@ func (k *keeper[S, C, F]) load(ctx context.Context, subject, id string, confirm 
 	case b.Commit == nil:
 		return aggregate.Start(k.decider, id), nil
 	}
-	f, err := k.restore(ctx, subject, id, b)
-	if err == nil {
-		k.cache.Add(subject, f)
-	}
-	return f, err
+	return k.restore(ctx, subject, id, b)
 }
 
 // restore takes the state that the last commit carries, or folds the boundary.
@@ -144,6 +142,9 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 		f, err := k.load(ctx, o.subject, o.id, confirm)
 		if err != nil {
 			return out, err
+		}
+		if f.Head.Position != 0 {
+			k.cache.Add(o.subject, f)
 		}
 		if position := appliedAt(f.Head, msgID); position != 0 {
 			return k.recalled(ctx, o, position)
