@@ -52,7 +52,8 @@ type appender interface {
 //   - FORGE_TOO_LARGE, FORGE_CLOCK_SKEW, FORGE_BAD_REQUEST (the payload is not the
 //     commit that the entry says): nothing was sent.
 //   - FORGE_LOG_FULL: nothing was appended; reads go on.
-//   - FORGE_LOG_UNSAFE: nothing was appended; Err says why.
+//   - FORGE_LOG_UNSAFE: Err says why; nothing was appended, unless the log turns out
+//     to be an older copy of itself (wraps ErrShrunk).
 //   - FORGE_POISONED: nothing was appended; the last commit of the boundary cannot
 //     be read.
 //   - FORGE_UNAVAILABLE: in doubt. Append the command again with the same id: it
@@ -151,10 +152,16 @@ type attempt struct {
 func (l single) append(ctx context.Context, e Entry) (Appended, error) {
 	a := &attempt{Entry: e}
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+		known := l.seen.Load()
 		ack, err := l.publish(ctx, &a.Entry)
 		delay := jitter(wait/2, wait)
 		var api *apiError
 		switch {
+		case err == nil && !ack.Duplicate && ack.Sequence <= known:
+			err := events.Errorf(events.CodeLogUnsafe, "%w: an append got position %d, %d was known before", ErrShrunk, ack.Sequence, known).
+				With("last", ack.Sequence).With("known", known)
+			l.stop(err)
+			return Appended{}, err
 		case err == nil && !ack.Duplicate:
 			return Appended{Position: ack.Sequence}, nil
 		case err == nil:
@@ -201,7 +208,7 @@ func (l single) append(ctx context.Context, e Entry) (Appended, error) {
 		default:
 			return Appended{}, l.doubt(a, err)
 		}
-		if a.inFlight > 4*inFlightRetries {
+		if a.inFlight > 2*inFlightRetries {
 			return Appended{}, l.doubt(a, err) // the server contradicts itself
 		}
 		if ctx.Err() != nil || !pause(ctx, delay) {
@@ -236,7 +243,7 @@ func (l *Log) publish(ctx context.Context, e *Entry) (*pubAck, error) {
 	}}
 	ctx, cancel := l.connected(ctx, l.cfg.AppendTimeout)
 	defer cancel()
-	answer, err := l.nc.RequestMsgWithContext(ctx, m)
+	answer, err := l.request(ctx, m)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ type Config struct {
 
 	// OnState is called when the log becomes unsafe or stops (err says why), and
 	// when it is well again (nil). Calls come one after another, from a goroutine
-	// of the log. Default: none.
+	// that Close waits for. Default: none.
 	OnState func(err error)
 
 	// Clock is the wall clock. Default: time.Now.

@@ -38,41 +38,49 @@ func TestContract(t *testing.T) {
 		t.Run(top.name, func(t *testing.T) {
 			s := &site{Servers: top.start(t, top.sync)}
 			for _, c := range contract {
+				if c.settled && top.sync {
+					continue
+				}
 				t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 			}
 		})
 	}
 }
 
+// settled tests are about what a server has on its disk or in its configuration;
+// when that came there makes no difference to them.
 var contract = []struct {
-	name string
-	test func(*testing.T, *site)
+	name    string
+	test    func(*testing.T, *site)
+	settled bool
 }{
-	{"append", testAppend},
-	{"already-applied", testAlreadyApplied},
-	{"duplicate-not-believed", testDuplicateNotBelieved},
-	{"restored-without-message-ids", testRestored},
-	{"race", testRace},
-	{"lost-ack", testLostAck},
-	{"lost-ack-restart", testLostAckRestart},
-	{"cut-off", testCutOff},
-	{"election", testElection},
-	{"too-large", testTooLarge},
-	{"log-full", testLogFull},
-	{"clock-skew", testClockSkew},
-	{"lossy-before", testLossyBefore},
-	{"lossy-running", testLossyRunning},
-	{"dropped-running", testDroppedRunning},
-	{"replaced-running", testReplacedRunning},
-	{"load", testLoad},
-	{"poison", testPoison},
-	{"chain", testChain},
-	{"holes", testHoles},
-	{"history", testHistory},
-	{"tail", testTail},
-	{"tail-restart", testTailRestart},
-	{"tail-consumer-deleted", testTailConsumerDeleted},
-	{"tail-refuses", testTailRefuses},
+	{"append", testAppend, false},
+	{"already-applied", testAlreadyApplied, false},
+	{"duplicate-not-believed", testDuplicateNotBelieved, false},
+	{"restored-without-message-ids", testRestored, false},
+	{"race", testRace, false},
+	{"codes", testCodes, false},
+	{"lost-ack", testLostAck, false},
+	{"lost-ack-restart", testLostAckRestart, false},
+	{"cut-off", testCutOff, false},
+	{"election", testElection, false},
+	{"too-large", testTooLarge, false},
+	{"log-full", testLogFull, false},
+	{"clock-skew", testClockSkew, false},
+	{"lossy-before", testLossyBefore, true},
+	{"lossy-running", testLossyRunning, false},
+	{"dropped-running", testDroppedRunning, false},
+	{"replaced-running", testReplacedRunning, false},
+	{"older-copy", testOlderCopy, true},
+	{"load", testLoad, false},
+	{"poison", testPoison, false},
+	{"chain", testChain, false},
+	{"holes", testHoles, true},
+	{"history", testHistory, false},
+	{"tail", testTail, false},
+	{"tail-restart", testTailRestart, false},
+	{"tail-consumer-deleted", testTailConsumerDeleted, false},
+	{"tail-refuses", testTailRefuses, false},
 }
 
 // site is a topology under test.

@@ -1,10 +1,24 @@
 package eventlog
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
+
+// Answer lets a test answer publishes itself: answer may return nil, for the
+// server to do it.
+func (l *Log) Answer(answer func(*nats.Msg) []byte) {
+	l.request = func(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+		if data := answer(m); data != nil {
+			return &nats.Msg{Data: data}, nil
+		}
+		return l.nc.RequestMsgWithContext(ctx, m)
+	}
+}
 
 // ConfirmLossAfter makes the log believe a loss sooner, for one test.
 func ConfirmLossAfter(t *testing.T, d time.Duration) {

@@ -26,6 +26,7 @@ type Log struct {
 	stream   string
 	prefix   string // of the JetStream API, with the final dot
 	appender appender
+	request  func(context.Context, *nats.Msg) (*nats.Msg, error) // publish and wait for the answer
 
 	id          string
 	incarnation string
@@ -66,7 +67,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		cfg: cfg, nc: nc, stream: events.StreamName(cfg.Instance), prefix: "$JS.API.",
+		cfg: cfg, nc: nc, request: nc.RequestMsgWithContext, stream: events.StreamName(cfg.Instance), prefix: "$JS.API.",
 		cold: make(chan struct{}, cfg.ColdLoads), kick: make(chan struct{}, 1),
 	}
 	if cfg.Domain != "" {

@@ -19,7 +19,7 @@ const tailPrefix = "forge-tail-"
 // died, is gone after tailIdle. A silence of twice tailHeartbeat is trouble.
 const (
 	tailIdle      = time.Minute
-	tailHeartbeat = 2 * time.Second
+	tailHeartbeat = time.Second
 	tailExpiry    = 20 * time.Second
 	tailBatch     = 1000
 	tailBytes     = 16 << 20
@@ -76,6 +76,8 @@ type tail struct {
 	next uint64 // the position that is to come
 	fn   func(events.Record) error
 	used []string // consumers that were not deleted yet
+
+	shrunk time.Time // since when the log has been shorter than it was
 }
 
 // tailEnd is an error that resuming does not help against.
@@ -141,14 +143,16 @@ func (t *tail) same(info *streamInfo) error {
 	case !info.Created.Equal(l.created) || meta[MetaLog] != l.id || meta[MetaIncarnation] != l.incarnation:
 		return &tailEnd{events.Errorf(events.CodeLogUnsafe, "%w: stream %s holds log %q, incarnation %q", ErrReplaced, l.stream, meta[MetaLog], meta[MetaIncarnation])}
 	case info.State.Last+1 >= t.next:
+		t.shrunk = time.Time{}
 		return nil
 	case t.next-1 <= l.seen.Load() && !l.Confirmed():
-		// It was longer; a leader that was just elected may still be applying.
-		l.wake()
-		if err := l.Err(); errors.Is(err, ErrShrunk) {
-			return &tailEnd{err}
+		// It was longer; but a leader that was just elected may still be applying.
+		if l.wake(); t.shrunk.IsZero() {
+			t.shrunk = time.Now()
 		}
-		return fmt.Errorf("%w: it ends at position %d", ErrShrunk, info.State.Last)
+		if time.Since(t.shrunk) < lossConfirmed {
+			return fmt.Errorf("%w: it ends at position %d", ErrShrunk, info.State.Last)
+		}
 	}
 	return &tailEnd{events.Errorf(events.CodeLogUnsafe, "%w: position %d is to come next, but the log ends at %d", ErrShrunk, t.next, info.State.Last).
 		With("position", t.next).With("last", info.State.Last)}

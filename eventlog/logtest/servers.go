@@ -191,11 +191,25 @@ func (s *Servers) Stop(i int) {
 	}
 }
 
+// StoreDir is where a server keeps its data.
+func (s *Servers) StoreDir(i int) string { return s.nodes[i].opts.Store }
+
 // Restart stops a server and runs it again, on its data and its port.
 func (s *Servers) Restart(i int) {
 	s.t.Helper()
 	s.Stop(i)
 	s.run(i)
+	s.ready()
+}
+
+// StartAll runs every server that is stopped.
+func (s *Servers) StartAll() {
+	s.t.Helper()
+	for i, n := range s.nodes {
+		if n.srv == nil {
+			s.run(i)
+		}
+	}
 	s.ready()
 }
 
