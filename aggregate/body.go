@@ -55,6 +55,29 @@ func (b *Body) Raw(name string) (value json.RawMessage, ok bool) {
 	return nil, false
 }
 
+// Peek gives a trimmed text, of a member or of a member of a member, without
+// claiming it: whether the verb knows it, and judges its type, stays open. "" when
+// it is absent or no text.
+func (b *Body) Peek(path ...string) string {
+	for _, m := range b.members {
+		if m.Key != path[0] {
+			continue
+		}
+		if len(path) > 1 {
+			inner, err := ParseBody(m.Value)
+			if err != nil {
+				return ""
+			}
+			return inner.Peek(path[1:]...)
+		}
+		var s string
+		if json.Unmarshal(m.Value, &s) == nil {
+			return strings.TrimSpace(s)
+		}
+	}
+	return ""
+}
+
 // Text, Int, Millis, Bool and Object each read one member.
 func (b *Body) Text(name string) Field[string] {
 	return Decode(b, name, func(raw json.RawMessage) (s string, ok bool) {

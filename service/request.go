@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -120,15 +121,8 @@ func (r *request) expectedVersion() (*uint64, error) {
 // it), else what the subject token shows, else the token itself.
 func (r *request) principal() string {
 	if !r.caller.Operator {
-		for _, name := range []string{"principalId", "controllerId"} {
-			if p := aggregate.Trimmed(r.body.Text(name)); p != "" {
-				return p
-			}
-		}
-		if a := r.body.Object("authority"); a.Set {
-			if p := aggregate.Trimmed(a.Value.Text("principalId")); p != "" {
-				return p
-			}
+		if p := r.named(); p != "" {
+			return p
 		}
 	}
 	if id, ok := events.ParseToken(r.caller.Token); ok {
@@ -137,14 +131,31 @@ func (r *request) principal() string {
 	return r.caller.Token
 }
 
+// named is the principal that the body names where the rules compare it with the
+// subject: in the authority, if the verb shows one. What stands elsewhere proves
+// nothing.
+func (r *request) named() string {
+	switch r.verb {
+	case session.VerbRenew, session.VerbReleaseWithAuthority, session.VerbTerminalize:
+		if a := r.body.Object("authority"); a.Set {
+			return aggregate.Trimmed(a.Value.Text("principalId"))
+		}
+		return ""
+	}
+	if p := aggregate.Trimmed(r.body.Text("principalId")); p != "" {
+		return p
+	}
+	return aggregate.Trimmed(r.body.Text("controllerId"))
+}
+
 // actor is who asks, for the commit.
 func (r *request) actor() events.Actor {
 	return events.Actor{
 		Principal:            r.principal(),
-		ControllerID:         aggregate.Trimmed(r.body.Text("controllerId")),
-		SessionID:            aggregate.Trimmed(r.body.Text("sessionId")),
-		ControllerInstanceID: aggregate.Trimmed(r.body.Text("controllerInstanceId")),
-		Label:                aggregate.Trimmed(r.body.Text("actor")),
+		ControllerID:         r.body.Peek("controllerId"),
+		SessionID:            r.body.Peek("sessionId"),
+		ControllerInstanceID: r.body.Peek("controllerInstanceId"),
+		Label:                r.body.Peek("actor"),
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *Service) command(root, verb, description string) endpoint {
 	return endpoint{
 		root: root, verb: verb, description: description,
 		boundary: func(r *request) string {
-			return events.WorkSubject(s.instance, aggregate.Trimmed(r.body.Text("workId")))
+			return events.WorkSubject(s.instance, r.body.Peek("workId"))
 		},
 		handle: func(ctx context.Context, r *request) (any, error) {
 			o, err := s.order(r)
