@@ -66,8 +66,11 @@ func trimPtr(p *string) string {
 }
 
 // Equal compares all fields, unknown ones included. A null member, here or inside
-// an unknown one, counts as missing.
+// an unknown one, counts as missing. No session equals no session.
 func (s *Session) Equal(o *Session) bool {
+	if s == nil || o == nil {
+		return s == o
+	}
 	return s.WorkID == o.WorkID && s.ControllerID == o.ControllerID && s.ControllerType == o.ControllerType &&
 		s.SessionID == o.SessionID && eqPtr(s.AuthorityDigest, o.AuthorityDigest) && eqPtr(s.PrincipalID, o.PrincipalID) &&
 		eqPtr(s.ControllerInstanceID, o.ControllerInstanceID) && eqPtr(s.Generation, o.Generation) &&

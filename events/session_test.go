@@ -214,6 +214,10 @@ func TestSessionEqual(t *testing.T) {
 			t.Errorf("%s: equal", name)
 		}
 	}
+	var none *Session
+	if !none.Equal(nil) || none.Equal(base) || base.Equal(nil) {
+		t.Error("no session equals a session, or not itself")
+	}
 	// An empty list or object is not missing, and only null members are.
 	a, b := parse(change(t, "a", `null`)), parse(change(t, "a", ``))
 	if !a.Equal(b) || !b.Equal(a) {
