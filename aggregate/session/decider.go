@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/forge-es/forge-es/aggregate"
@@ -101,10 +102,16 @@ func (Decider) Evolve(s State, event events.Payload) (State, error) {
 		if s.Owner != nil {
 			return s, impossible(s, event, "there is an owner")
 		}
+		if e.Owner.WorkID != s.WorkID {
+			return s, strange(s, e.Owner)
+		}
 		s.Owner, s.Standing = own(e.Owner), e.Standing
 	case events.ClaimImportConflicted:
 		if s.Owner == nil {
 			return s, impossible(s, event, "no owner to contradict")
+		}
+		if e.Owner.WorkID != s.WorkID {
+			return s, strange(s, e.Owner)
 		}
 		s.Conflict = &Conflict{Source: e.Source, Scope: e.Scope, Standing: e.Standing, Owner: own(e.Owner)}
 	case events.ClaimImportResolved:
@@ -130,7 +137,7 @@ func (Decider) Evolve(s State, event events.Payload) (State, error) {
 
 func (s State) held(owner events.Session) (State, error) {
 	if owner.WorkID != s.WorkID {
-		return s, fmt.Errorf("%w: an owner of work %q on work %q", events.ErrEncoding, owner.WorkID, s.WorkID)
+		return s, strange(s, owner)
 	}
 	if s.Conflict != nil {
 		return s, fmt.Errorf("%w: a claim on quarantined work %q", events.ErrEncoding, s.WorkID)
@@ -139,8 +146,24 @@ func (s State) held(owner events.Session) (State, error) {
 	return s, nil
 }
 
-// own copies an owner out of an event.
-func own(s events.Session) *events.Session { return &s }
+func strange(s State, owner events.Session) error {
+	return fmt.Errorf("%w: an owner of work %q on work %q", events.ErrEncoding, owner.WorkID, s.WorkID)
+}
+
+// own copies an owner out of an event; the copy shares nothing with it.
+func own(s events.Session) *events.Session {
+	s.AuthorityDigest, s.PrincipalID, s.ControllerInstanceID = clone(s.AuthorityDigest), clone(s.PrincipalID), clone(s.ControllerInstanceID)
+	s.Generation, s.Extra = clone(s.Generation), bytes.Clone(s.Extra)
+	return &s
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
 
 func impossible(s State, e events.Payload, why string) error {
 	name, _ := e.EventType()

@@ -66,6 +66,13 @@ func Recall(c *events.Commit, list []events.Payload, after State) any {
 			allowed.Owner = *live
 		}
 		return allowed
+	case VerbImport:
+		for _, e := range list {
+			if _, ok := e.(events.ClaimImported); ok {
+				return EntryImported
+			}
+		}
+		return EntryQuarantined
 	case VerbSetState:
 		return WorkState{WorkID: after.WorkID, State: textPtr(after.Work)}
 	default:

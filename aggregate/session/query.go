@@ -63,7 +63,9 @@ func CheckAuthority(s State, now events.Time, authorityID aggregate.Field[string
 	if live == nil {
 		return Check{}, nil
 	}
-	c := Check{Matches: !authorityID.Set || AuthorityMatches(live, authorityID.Value)}
+	// A capability of the wrong type is one that does not match.
+	shown := authorityID.Set || authorityID.Bad
+	c := Check{Matches: !shown || AuthorityMatches(live, authorityID.Value)}
 	var a Authority
 	var err error
 	if expected != nil {
@@ -71,7 +73,7 @@ func CheckAuthority(s State, now events.Time, authorityID aggregate.Field[string
 			return Check{}, err
 		}
 	} else if a, err = RequireAuthority(live); err != nil {
-		c.Matches = c.Matches && authorityID.Set
+		c.Matches = c.Matches && shown
 		return c, nil
 	}
 	c.Authority = &a

@@ -188,7 +188,9 @@ type ReleaseObserved struct {
 
 func newReleaseObserved(verb string, b *aggregate.Body) Command {
 	c := &ReleaseObserved{target: newTarget(verb, b), Owner: b.Object("owner")}
-	c.given, _ = b.Raw("owner")
+	if given, ok := b.Raw("owner"); ok {
+		c.given = given
+	}
 	return c
 }
 
