@@ -154,7 +154,6 @@ func testCodes(t *testing.T, s *site) {
 // A server that comes back with an older copy of its data.
 func testOlderCopy(t *testing.T, s *site) {
 	l, _ := s.open(t)
-	eventlog.ConfirmLossAfter(t, 300*time.Millisecond)
 	c := logtest.WorkChain(l, "w1")
 	c.Fill(t, 3)
 	old := t.TempDir()

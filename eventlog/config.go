@@ -93,6 +93,9 @@ type Config struct {
 	// Logger gets what happens to the log as a whole; outcomes of single calls
 	// are returned, not logged. Default: nothing is logged.
 	Logger zerolog.Logger
+
+	// Other than lossConfirmed and tailIdle only in tests.
+	lossAfter, tailIdle time.Duration
 }
 
 // defaultMaxClockSkew, defaultCheckEvery and the others are the defaults that
@@ -124,6 +127,8 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Patience, defaultPatience)
 	setDefault(&c.ColdLoads, defaultColdLoads)
 	setDefault(&c.DuplicateWindow, defaultDuplicateWindow)
+	setDefault(&c.lossAfter, lossConfirmed)
+	setDefault(&c.tailIdle, tailIdle)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}

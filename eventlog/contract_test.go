@@ -73,6 +73,8 @@ var contract = []struct {
 	{"replaced-running", testReplacedRunning, false},
 	{"older-copy", testOlderCopy, true},
 	{"load", testLoad, false},
+	{"cold-loads", testColdLoads, false},
+	{"write-version", testWriteVersion, false},
 	{"poison", testPoison, false},
 	{"chain", testChain, false},
 	{"holes", testHoles, true},
@@ -81,6 +83,7 @@ var contract = []struct {
 	{"tail-restart", testTailRestart, false},
 	{"tail-consumer-deleted", testTailConsumerDeleted, false},
 	{"tail-refuses", testTailRefuses, false},
+	{"tail-abandoned", testTailAbandoned, false},
 }
 
 // site is a topology under test.
@@ -91,10 +94,10 @@ type site struct {
 
 // config is that of a fresh log on the site, with short times.
 func (s *site) config() eventlog.Config {
-	return eventlog.Config{
+	return eventlog.Hurried(eventlog.Config{
 		Instance: fmt.Sprintf("t%d", s.instances.Add(1)), Replicas: s.Replicas(), MaxBytes: 64 << 20,
 		AppendTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond, CheckEvery: time.Hour,
-	}
+	}, 500*time.Millisecond, 2*time.Second)
 }
 
 // open opens a fresh log.

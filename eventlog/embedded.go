@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -235,7 +236,7 @@ func (e *Embedded) start(v serverValues, timeout time.Duration) error {
 	}
 	if text := e.log.fatalText(); text != "" || !e.srv.JetStreamEnabled() {
 		e.kill()
-		return events.Errorf(events.CodeUnavailable, "embedded server: JetStream did not start: %s", text)
+		return events.Errorf(events.CodeUnavailable, "embedded server: it did not start: %s", cmp.Or(text, "no JetStream"))
 	}
 	return nil
 }
@@ -315,7 +316,11 @@ func ConnectOptions(name string, log zerolog.Logger) []nats.Option {
 			}
 			e.Msg("NATS connection")
 		}),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn().Err(err).Msg("disconnected") }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil: it was closed here
+				log.Warn().Err(err).Msg("disconnected")
+			}
+		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info().Str("server", nc.ConnectedServerName()).Msg("connected again") }),
 	}
 }

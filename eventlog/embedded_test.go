@@ -103,7 +103,13 @@ func TestEmbeddedRefuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "jetstream")); err != nil {
 		t.Fatal(err)
 	}
-	logtest.Embedded(t, logtest.DataDir(dir))
+	e := logtest.Embedded(t, logtest.DataDir(dir))
+
+	taken := strings.TrimPrefix(e.ClientURL(), "nats://")
+	_, err = eventlog.StartEmbedded(eventlog.EmbeddedConfig{DataDir: t.TempDir(), Listen: taken})
+	if wantCode(t, err, events.CodeUnavailable); !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a port that is taken: %v", err)
+	}
 }
 
 func TestEmbeddedAuthentication(t *testing.T) {

@@ -17,7 +17,7 @@ var (
 	ErrShrunk = errors.New("the log is shorter than it was")
 	// ErrReplaced: another log, or another incarnation, has the name of the log.
 	ErrReplaced = errors.New("the log was replaced")
-	// ErrClosed: Close was called.
+	// ErrClosed: the log, or its connection, was closed.
 	ErrClosed = errors.New("the log is closed")
 )
 

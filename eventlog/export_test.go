@@ -3,7 +3,6 @@ package eventlog
 import (
 	"context"
 	"encoding/json"
-	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,11 +19,10 @@ func (l *Log) Answer(answer func(*nats.Msg) []byte) {
 	}
 }
 
-// ConfirmLossAfter makes the log believe a loss sooner, for one test.
-func ConfirmLossAfter(t *testing.T, d time.Duration) {
-	before := lossConfirmed
-	lossConfirmed = d
-	t.Cleanup(func() { lossConfirmed = before })
+// Hurried makes the log believe a loss sooner, and consumers go sooner.
+func Hurried(cfg Config, lossAfter, idle time.Duration) Config {
+	cfg.lossAfter, cfg.tailIdle = lossAfter, idle
+	return cfg
 }
 
 // Secrets are the passwords of a server.

@@ -79,7 +79,7 @@ func (l *Log) reread(ctx context.Context, subject string, known events.Head) (*e
 		if err != nil || !before(r, known) {
 			return r, err
 		}
-		if l.Confirmed() || time.Since(begin) > lossConfirmed {
+		if l.Confirmed() || time.Since(begin) > l.cfg.lossAfter {
 			at := uint64(0)
 			if r != nil {
 				at = r.Position

@@ -35,10 +35,19 @@ func (l *natsLog) text(format string, args []any) string {
 }
 
 func (l *natsLog) Noticef(format string, v ...any) { l.log.Debug().Msg(l.text(format, v)) }
-func (l *natsLog) Warnf(format string, v ...any)   { l.log.Warn().Msg(l.text(format, v)) }
 func (l *natsLog) Errorf(format string, v ...any)  { l.log.Error().Msg(l.text(format, v)) }
 func (l *natsLog) Debugf(format string, v ...any)  { l.log.Trace().Msg(l.text(format, v)) }
 func (l *natsLog) Tracef(format string, v ...any)  { l.log.Trace().Msg(l.text(format, v)) }
+
+func (l *natsLog) Warnf(format string, v ...any) {
+	s := l.text(format, v)
+	// The passwords are in the memory of this process only, and most are random.
+	if strings.HasPrefix(s, "Plaintext passwords detected") {
+		l.log.Trace().Msg(s)
+		return
+	}
+	l.log.Warn().Msg(s)
+}
 
 func (l *natsLog) Fatalf(format string, v ...any) {
 	s := l.text(format, v)

@@ -1,8 +1,10 @@
 package eventlog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +38,6 @@ func testLoad(t *testing.T, s *site) {
 			}
 		}
 	}
-	eventlog.ConfirmLossAfter(t, 300*time.Millisecond)
 	ahead := c.Head
 	ahead.Position += 10
 	_, err := l.Load(t.Context(), c.Subject, ahead, eventlog.Any)
@@ -300,4 +301,57 @@ func testHistory(t *testing.T, s *site) {
 	if info, err := l.Info(t.Context()); err != nil || info.Consumers != 0 {
 		t.Fatalf("consumers left: %+v, %v", info, err)
 	}
+}
+
+// Loads of boundaries that nobody knows wait for each other; those of known ones
+// do not.
+func testColdLoads(t *testing.T, s *site) {
+	var w logtest.Wire
+	cfg := s.config()
+	cfg.ColdLoads = 1
+	l := logtest.Open(t, s.ForgeConn(t, w.TCP()), cfg)
+	slow, quick := logtest.WorkChain(l, "slow"), logtest.WorkChain(l, "quick")
+	quick.Fill(t, 1)
+	blocked := make(chan struct{})
+	w.Swallow(func(subject string) bool {
+		if !strings.HasSuffix(subject, slow.Subject) {
+			return false
+		}
+		select {
+		case <-blocked:
+		default:
+			close(blocked)
+		}
+		return true
+	})
+	ended := make(chan error)
+	go func() {
+		_, err := l.Load(t.Context(), slow.Subject, events.Head{}, eventlog.Any)
+		ended <- err
+	}()
+	<-blocked
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := l.Load(ctx, quick.Subject, events.Head{}, eventlog.Any)
+	wantCode(t, err, events.CodeUnavailable)
+	if _, err := l.Load(t.Context(), quick.Subject, quick.Head, eventlog.Leader); err != nil {
+		t.Errorf("load of a known boundary: %v", err)
+	}
+	w.Swallow(nil)
+	if err := <-ended; err != nil {
+		t.Errorf("the slow load: %v", err)
+	}
+}
+
+func testWriteVersion(t *testing.T, s *site) {
+	l, nc := s.open(t)
+	if l.WriteVersion() != 1 {
+		t.Fatalf("write version %d", l.WriteVersion())
+	}
+	raised := streamConfig(t, nc, events.StreamName(l.Instance()))
+	raised.Metadata[eventlog.MetaWriteVersion] = "2"
+	if _, err := js(t, nc).UpdateStream(t.Context(), raised); err != nil {
+		t.Fatal(err)
+	}
+	logtest.Eventually(t, 5*time.Second, "the write version is seen", func() bool { return l.WriteVersion() == 2 && l.Err() == nil })
 }

@@ -150,7 +150,7 @@ func (l *Log) persist(ctx context.Context, what string, read func() error) error
 		switch {
 		case errors.As(err, &coded), errors.Is(err, errNoStream):
 			return err
-		case l.closing():
+		case l.closing(), l.nc.IsClosed():
 			return events.Errorf(events.CodeUnavailable, "%s: %w", what, ErrClosed)
 		case !transient(err) || ctx.Err() != nil || !pause(ctx, jitter(wait/2, wait)):
 			return events.Errorf(events.CodeUnavailable, "%s: %w", what, err)

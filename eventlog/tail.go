@@ -18,7 +18,7 @@ const tailPrefix = "forge-tail-"
 // How a tail reads. A consumer that nobody asks any more, because its process
 // died, is gone after tailIdle. A silence of twice tailHeartbeat is trouble.
 const (
-	tailIdle      = time.Minute
+	tailIdle      = 30 * time.Second
 	tailHeartbeat = time.Second
 	tailExpiry    = 20 * time.Second
 	tailBatch     = 1000
@@ -50,8 +50,8 @@ func (l *Log) Tail(ctx context.Context, from uint64, fn func(events.Record) erro
 			return fatal.err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case l.closing():
-			return events.Errorf(events.CodeUnavailable, "%w", ErrClosed)
+		case l.closing(), l.nc.IsClosed():
+			return events.Errorf(events.CodeUnavailable, "tail at position %d: %w", t.next, ErrClosed)
 		}
 		l.cfg.Logger.Debug().Err(err).Uint64("next", t.next).Msg("tail resumes")
 		if t.next > before {
@@ -106,7 +106,7 @@ func (t *tail) run(ctx context.Context) error {
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       t.next,
 		AckPolicy:         jetstream.AckNonePolicy,
-		InactiveThreshold: tailIdle,
+		InactiveThreshold: l.cfg.tailIdle,
 		MemoryStorage:     true,
 		Replicas:          1,
 	})
@@ -150,7 +150,7 @@ func (t *tail) same(info *streamInfo) error {
 		if l.wake(); t.shrunk.IsZero() {
 			t.shrunk = time.Now()
 		}
-		if time.Since(t.shrunk) < lossConfirmed {
+		if time.Since(t.shrunk) < l.cfg.lossAfter {
 			return fmt.Errorf("%w: it ends at position %d", ErrShrunk, info.State.Last)
 		}
 	}

@@ -182,3 +182,30 @@ func testTailRefuses(t *testing.T, s *site) {
 		t.Error("a tail goes on over a stream that was replaced")
 	}
 }
+
+// A process that dies while it tails leaves a consumer behind; it goes by itself.
+func testTailAbandoned(t *testing.T, s *site) {
+	l, _ := s.open(t)
+	end := write(t, l, "a", 2, 5)
+	cfg := s.config()
+	cfg.Instance = l.Instance()
+	nc := s.ForgeConn(t)
+	dying := logtest.Open(t, nc, cfg)
+	for range 3 {
+		f := follow(t, dying, 1)
+		f.reach(t, end)
+	}
+	nc.Close()
+	f := follow(t, dying, 1)
+	<-f.ended
+	if wantCode(t, f.err, events.CodeUnavailable); !errors.Is(f.err, eventlog.ErrClosed) {
+		t.Errorf("a tail of a closed connection: %v", f.err)
+	}
+	if info, err := l.Info(t.Context()); err != nil || info.Consumers != 3 {
+		t.Errorf("consumers left: %+v, %v", info, err)
+	}
+	logtest.Eventually(t, 15*time.Second, "the consumers are gone", func() bool {
+		info, err := l.Info(t.Context())
+		return err == nil && info.Consumers == 0
+	})
+}

@@ -52,11 +52,16 @@ func (l *Log) watchUntil(ctx context.Context) {
 		l.tell(told)
 	}
 	for {
+		var soon <-chan time.Time
+		if l.recoverable() {
+			soon = time.After(unsafeCheckEvery)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.kick:
 		case <-tick.C:
+		case <-soon:
 		}
 		l.Check(ctx)
 		if now := l.state(); !sameState(now, told) {
@@ -76,6 +81,13 @@ func (l *Log) state() error {
 	return l.unsafe
 }
 
+// recoverable says that the log is unsafe, but not for good.
+func (l *Log) recoverable() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unsafe != nil && l.stopped == nil && !l.cfg.ReadOnly
+}
+
 func sameState(a, b error) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
 }
@@ -93,7 +105,11 @@ func (l *Log) tell(err error) {
 
 // lossConfirmed is how long a loss must last before it is believed: a leader that
 // was just elected may still be applying what it has.
-var lossConfirmed = 3 * time.Second // changed by tests only
+const lossConfirmed = 3 * time.Second
+
+// unsafeCheckEvery is the time between checks while a setting is wrong: whoever
+// puts it back need not wait, even if the advisory is lost.
+const unsafeCheckEvery = time.Second
 
 // Check compares the stream with what it must be, now, and gives what Err gives
 // afterwards. A server that does not answer changes nothing: what it does not
@@ -118,10 +134,10 @@ func (l *Log) Check(ctx context.Context) error {
 			if loss.IsZero() {
 				loss = time.Now()
 			}
-			if time.Since(loss) < lossConfirmed && pause(ctx, 100*time.Millisecond) {
+			if time.Since(loss) < l.cfg.lossAfter && pause(ctx, 100*time.Millisecond) {
 				continue
 			}
-			if ctx.Err() != nil && time.Since(loss) < lossConfirmed {
+			if ctx.Err() != nil && time.Since(loss) < l.cfg.lossAfter {
 				return l.Err()
 			}
 		}
