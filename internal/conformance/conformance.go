@@ -165,7 +165,7 @@ func runTrace(tr Trace, fresh func() (System, func())) (compared int, err error)
 		want := cmp.Or(step.ExpectRedesign, step.Expect)
 		switch {
 		case want != nil:
-			err = compare(step.Op, *want, got)
+			err = compare(step.Op, *want, got.seenAs(tr.View, step.Op))
 			compared++
 		case got.Error != "": // env.* always succeeds
 			err = errors.New(got.Error)
@@ -199,6 +199,48 @@ func compare(op string, want, got Answer) error {
 		return fmt.Errorf("want %s\n got %s", want.OK, got.OK)
 	}
 	return nil
+}
+
+// seenAs shortens the release sessions of an answer, if the trace has a summary
+// view: those of commands, and of lists.
+func (a Answer) seenAs(view, op string) Answer {
+	if view != "summary" || a.OK == nil {
+		return a
+	}
+	v, err := decode(a.OK)
+	if err != nil {
+		return a
+	}
+	switch op {
+	case "create", "advance", "recordTransaction":
+		v = summary(v)
+	case "list", "listComplete":
+		list, _ := v.(map[string]any)
+		sessions, _ := list["sessions"].([]any)
+		for i := range sessions {
+			sessions[i] = summary(sessions[i])
+		}
+	default:
+		return a
+	}
+	a.OK, _ = json.Marshal(v)
+	return a
+}
+
+func summary(v any) any {
+	s, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	inner := func(member, name string) any {
+		m, _ := s[member].(map[string]any)
+		return m[name]
+	}
+	receipts, _ := s["receipts"].([]any)
+	return map[string]any{
+		"sessionId": s["sessionId"], "phase": s["phase"], "revision": s["revision"], "updatedAt": s["updatedAt"], "receipts": len(receipts),
+		"candidate": inner("candidateRelease", "releaseId"), "transaction": inner("transaction", "operationId"),
+	}
 }
 
 func decode(b json.RawMessage) (v any, err error) {
