@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -11,7 +12,7 @@ import (
 	"github.com/forge-es/forge-es/events"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/nats-io/nuid"
+	"github.com/oklog/ulid/v2"
 )
 
 // Options say who is calling, and how long to try.
@@ -29,6 +30,9 @@ type Options struct {
 	// Patience is how long a request is repeated while its outcome is in doubt or
 	// the service is busy, when the context has no deadline. Default: 30 s.
 	Patience time.Duration
+
+	// Retrying, if set, is told why a request is about to be sent again.
+	Retrying func(err error)
 }
 
 // Client sends requests. It is for concurrent use.
@@ -129,7 +133,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Reply, error) {
 	}
 	if r.Kind != Query {
 		if r.CommandID == "" {
-			r.CommandID = nuid.Next()
+			r.CommandID = NewCommandID()
 		}
 		m.Header.Set("Forge-Command-Id", r.CommandID)
 	}
@@ -148,10 +152,21 @@ func (c *Client) Do(ctx context.Context, r Request) (*Reply, error) {
 	}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		reply, err := c.once(ctx, m)
-		if err == nil || !again(err) || !sleep(ctx, wait/2+rand.N(wait)) {
+		if err == nil || !again(err) || ctx.Err() != nil {
 			return reply, err
 		}
+		if c.opts.Retrying != nil {
+			c.opts.Retrying(err)
+		}
+		if !sleep(ctx, wait/2+rand.N(wait)) {
+			return nil, err
+		}
 	}
+}
+
+// NewCommandID makes an id for a command: a ULID, from the system's randomness.
+func NewCommandID() string {
+	return ulid.MustNew(ulid.Now(), crand.Reader).String()
 }
 
 func encode(body any) ([]byte, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/forge-es/forge-es/client"
@@ -23,25 +24,33 @@ func (p *program) fact(c *cobra.Command, r client.Request, suggested string) err
 	})
 }
 
+// whose adds the flag that says whose session it is, when --principal does not.
+func whose(c *cobra.Command, controller *string) {
+	c.Flags().StringVar(controller, "controller", env("FORGE_CONTROLLER", ""), "controller `id`, the principal unless --principal is given (env FORGE_CONTROLLER)")
+}
+
 func (p *program) activityReport() *cobra.Command {
-	var work string
+	var work, controller string
 	var common commandFlags
 	c := &cobra.Command{Use: "report SESSION", Short: "A transport session is alive", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		body := map[string]any{"sessionId": args[0]}
 		optional(body, "activeWorkId", work)
-		return p.fact(c, common.request(client.Command, "activity.report", body), operator())
+		return p.fact(c, common.request(client.Command, "activity.report", body), cmp.Or(controller, operator()))
 	}}
 	common.add(c)
+	whose(c, &controller)
 	c.Flags().StringVar(&work, "work", "", "`work` that it is busy with")
 	return c
 }
 
 func (p *program) activityInvalidate() *cobra.Command {
+	var controller string
 	var common commandFlags
 	c := &cobra.Command{Use: "invalidate SESSION", Short: "A transport session ended", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		return p.fact(c, common.request(client.Command, "activity.invalidate", map[string]any{"sessionId": args[0]}), operator())
+		return p.fact(c, common.request(client.Command, "activity.invalidate", map[string]any{"sessionId": args[0]}), cmp.Or(controller, operator()))
 	}}
 	common.add(c)
+	whose(c, &controller)
 	return c
 }
 

@@ -45,7 +45,7 @@ func (p *program) historyCommand() *cobra.Command {
 			}
 			body["from"] = r.Next
 		}
-		if p.json {
+		if p.json && len(entries) > 0 {
 			return p.printJSON(map[string]any{"result": entries, "position": last.Position, "asOf": last.AsOf})
 		}
 		if len(entries) == 0 {
@@ -64,7 +64,7 @@ func (p *program) showHistory(entries []json.RawMessage, last *client.Reply) err
 	var held *events.Session // whose lease is running
 	lapse := func(until events.Time) {
 		if held != nil && held.LeaseExpiresAt <= until {
-			rows = append(rows, []any{"", held.LeaseExpiresAt.String(), "", "", "lapsed: the lease of " + held.Fence() + " ended"})
+			rows = append(rows, []any{"", moment(held.LeaseExpiresAt), "", "lapsed: the lease of " + fence(held) + " ended"})
 			held = nil
 		}
 	}
@@ -75,22 +75,22 @@ func (p *program) showHistory(entries []json.RawMessage, last *client.Reply) err
 		}
 		lapse(e.Commit.At)
 		for i, ev := range e.Commit.Events {
-			what, owner, ends := describe(ev.Type, ev.Data)
+			what, owner, ends := describe(ev.Type, ev.Data, e.Commit.At, strings.TrimPrefix(e.Commit.Command.Verb, "work."))
 			if owner != nil {
 				held = owner
 			}
 			if ends {
 				held = nil
 			}
-			r := []any{"", "", "", "", what}
+			r := []any{"", "", "", what}
 			if i == 0 {
-				r = []any{e.Position, e.Commit.At.String(), e.Commit.Command.Verb, who(e.Commit.Actor), what}
+				r = []any{e.Position, moment(e.Commit.At), who(e.Commit.Actor), what}
 			}
 			rows = append(rows, r)
 		}
 	}
 	lapse(asOf)
-	p.table([]string{"position", "at", "verb", "who", "what"}, rows)
+	p.table([]string{"pos", "at", "who", "what"}, rows)
 	return nil
 }
 
@@ -103,7 +103,7 @@ func who(a events.Actor) string {
 
 // describe says what an event means; owner is set when somebody holds the work
 // afterwards, ends when nobody does.
-func describe(kind string, data json.RawMessage) (what string, owner *events.Session, ends bool) {
+func describe(kind string, data json.RawMessage, at events.Time, verb string) (what string, owner *events.Session, ends bool) {
 	var e struct {
 		Cause, How, Reason, Source, Scope, Standing, Keep, State string
 		Generation, Entries                                      int64
@@ -124,21 +124,21 @@ func describe(kind string, data json.RawMessage) (what string, owner *events.Ses
 	}
 	switch kind {
 	case "claim.granted":
-		return fmt.Sprintf("granted to %s (%s), until %s", s.Fence(), e.Cause, s.LeaseExpiresAt), &s, false
+		return fmt.Sprintf("%s: %s (%s), for %s", verb, fence(&s), e.Cause, lease(&s, at)), &s, false
 	case "claim.renewed":
-		return fmt.Sprintf("renewed by %s, until %s", s.Fence(), s.LeaseExpiresAt), &s, false
+		return fmt.Sprintf("%s: %s renewed, for %s", verb, fence(&s), lease(&s, at)), &s, false
 	case "claim.released":
-		return fmt.Sprintf("generation %d released (%s)%s", e.Generation, e.How, because), nil, true
+		return fmt.Sprintf("gen %d released (%s)%s", e.Generation, e.How, because), nil, true
 	case "claim.imported":
-		what = fmt.Sprintf("imported from %s: %s, %s", place(e.Source, e.Scope), s.Fence(), e.Standing)
+		what = fmt.Sprintf("imported from %s: %s, %s", place(e.Source, e.Scope), fence(&s), e.Standing)
 		if e.Standing == events.StandingHeld {
 			return what, &s, false
 		}
 		return what, nil, true
 	case "claim.import-conflicted":
-		return fmt.Sprintf("quarantined: %s from %s contradicts", s.Fence(), place(e.Source, e.Scope)), nil, false
+		return fmt.Sprintf("quarantined: %s from %s contradicts", fence(&s), place(e.Source, e.Scope)), nil, false
 	case "claim.import-resolved":
-		return fmt.Sprintf("quarantine lifted, %s kept, generation %d%s", e.Keep, e.Generation, because), nil, false
+		return fmt.Sprintf("quarantine lifted, %s kept, gen %d%s", e.Keep, e.Generation, because), nil, false
 	case "work.state-set":
 		if e.State == "" {
 			e.State = "unknown"
@@ -146,6 +146,14 @@ func describe(kind string, data json.RawMessage) (what string, owner *events.Ses
 		return fmt.Sprintf("state is %s (%s)%s", e.State, e.How, because), nil, false
 	}
 	return kind + ": " + string(data), nil, false
+}
+
+// fence is an owner and its generation, short.
+func fence(s *events.Session) string { return fmt.Sprintf("%s gen %d", s.ControllerID, s.Gen()) }
+
+// lease is how long a lease runs from a time on.
+func lease(s *events.Session, from events.Time) string {
+	return span(s.LeaseExpiresAt.Std().Sub(from.Std()))
 }
 
 func place(source, scope string) string {

@@ -166,9 +166,9 @@ var calm = []legacy.Outcome{legacy.OutcomeToSend, legacy.OutcomeImported, legacy
 func (p *program) showReport(r *legacy.Report, all bool) {
 	rows := make([][]any, len(r.Places))
 	for i, place := range r.Places {
-		rows[i] = []any{place.Place, cmp.Or(place.Scope, "(instance)"), place.Location, place.Entries, place.Dropped, place.Commands}
+		rows[i] = []any{place.Place, cmp.Or(place.Scope, "(instance)"), place.Entries, place.Dropped, place.Commands, place.Location}
 	}
-	p.table([]string{"place", "scope", "location", "entries", "dropped", "commands"}, rows)
+	p.table([]string{"place", "scope", "entries", "dropped", "commands", "location"}, rows)
 	rows = nil
 	for _, e := range r.Entries {
 		if all || !slices.Contains(calm, e.Outcome) || e.Reason != "" {

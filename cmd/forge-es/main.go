@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/forge-es/forge-es/events"
 	"github.com/spf13/cobra"
 )
 
-// version is set when the program is linked.
-var version = "dev"
+// version is set when the program is linked; else it is that of the module.
+var version = ""
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -24,18 +25,39 @@ func main() {
 // run is the whole program, and gives its exit status: 0 ok, 1 error, 2 usage,
 // 3 refused or conflict, 4 not found, 5 verification failed.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
+	out := &output{Writer: stdout}
+	p := &program{stdin: stdin, stdout: out, stderr: stderr}
+	// A mistake in the flags is told in the form that was asked for, too.
+	p.json = slices.Contains(args, "-j") || slices.Contains(args, "--json")
 	root := p.command()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	p.close()
+	if err == nil && out.failed != nil {
+		err = fmt.Errorf("stdout: %w", out.failed)
+	}
 	if err == nil {
 		return events.ExitOK
 	}
 	return p.fail(err)
+}
+
+// output remembers that what was written did not arrive: data that is cut must
+// not look complete.
+type output struct {
+	io.Writer
+	failed error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if err != nil && o.failed == nil {
+		o.failed = err
+	}
+	return n, err
 }
 
 // exit is an error that only sets the exit status: everything was said.
@@ -48,41 +70,92 @@ type usage struct{ error }
 
 func usagef(format string, args ...any) error { return usage{fmt.Errorf(format, args...)} }
 
+// hinted is an error with a line that says what to do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
 // fail prints an error and gives the exit status that belongs to it.
 func (p *program) fail(err error) int {
 	var status exit
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	var e *events.Error
-	if errors.As(err, &e) {
-		p.printError(e)
-		return e.Code.Info().Exit
-	}
-	fmt.Fprintf(p.stderr, "forge-es: %v\n", err)
 	var u usage
-	if errors.As(err, &u) || cobraUsage(err) {
-		return events.ExitUsage
+	e, inTable := errors.AsType[*events.Error](err)
+	misused := errors.As(err, &u)
+	switch {
+	case inTable:
+	case misused:
+		e = &events.Error{Code: events.CodeBadRequest, Message: err.Error()}
+	default:
+		e = &events.Error{Code: events.CodeUnavailable, Message: err.Error()}
 	}
-	return events.ExitError
-}
-
-// cobraUsage recognises the errors of the command line library, which have no
-// type.
-func cobraUsage(err error) bool {
-	for _, text := range []string{"unknown command", "unknown flag", "unknown shorthand", "invalid argument", "flag needs an argument", "accepts ", "requires ", "required flag", "none of the others can be", "at least one of the flags"} {
-		if strings.Contains(err.Error(), text) {
-			return true
-		}
+	switch {
+	case p.json:
+		p.printJSONError(e)
+	case inTable:
+		p.printError(e)
+	default:
+		p.notef("%v", err)
 	}
-	return false
+	var h hinted
+	if errors.As(err, &h) && !p.json {
+		p.notef("%s", h.hint)
+	}
+	return e.Code.Info().Exit
 }
 
 // group makes a command that only holds others.
 func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c := &cobra.Command{Use: use, Short: short, Args: noSuchVerb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(verbs...)
 	return c
+}
+
+// noSuchVerb refuses words after a group, with those that may have been meant.
+func noSuchVerb(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	also := ""
+	if list := c.SuggestionsFor(args[0]); len(list) > 0 {
+		also = ", did you mean " + strings.Join(list, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], also)
+}
+
+// noArgs refuses words after a verb that takes none.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, there is %q", c.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// misuse makes usage errors of what the command line library finds wrong, which
+// have no type of their own, and says where to look.
+func misuse(c *cobra.Command) {
+	seeHelp := func(c *cobra.Command, err error) error {
+		return hinted{usage{err}, "see: " + c.CommandPath() + " --help"}
+	}
+	if c.Args != nil {
+		args := c.Args
+		c.Args = func(c *cobra.Command, list []string) error {
+			if err := args(c, list); err != nil {
+				return seeHelp(c, err)
+			}
+			return nil
+		}
+	}
+	c.SetFlagErrorFunc(seeHelp)
+	for _, sub := range c.Commands() {
+		misuse(sub)
+	}
 }
 
 // command is the tree of verbs.
@@ -94,6 +167,7 @@ func (p *program) command() *cobra.Command {
 			"and lets anyone list, watch and replay those decisions.\n\n" +
 			"Start with: forge-es serve",
 		SilenceUsage: true, SilenceErrors: true,
+		Args: noSuchVerb, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error { return p.prepare() },
 	}
 	p.connectionFlags(root.PersistentFlags())
@@ -112,5 +186,7 @@ func (p *program) command() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	p.completions(root)
+	misuse(root)
 	return root
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/forge-es/forge-es/client"
 	"github.com/forge-es/forge-es/events"
@@ -33,16 +34,21 @@ func (p *program) notef(format string, args ...any) {
 
 // printError tells an error: its code, what happened, and what would help.
 func (p *program) printError(e *events.Error) {
-	if p.json {
-		enc := json.NewEncoder(p.stderr)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(map[string]any{"error": map[string]any{"code": e.Code, "message": e.Message, "details": e.Details}})
-		return
-	}
 	fmt.Fprintf(p.stderr, "forge-es: %s\n", e.Error())
 	for _, key := range slices.Sorted(maps.Keys(e.Details)) {
 		fmt.Fprintf(p.stderr, "  %s: %v\n", key, plain(e.Details[key]))
 	}
+}
+
+// printJSONError is printError for programs: one line.
+func (p *program) printJSONError(e *events.Error) {
+	enc := json.NewEncoder(p.stderr)
+	enc.SetEscapeHTML(false)
+	details := e.Details
+	if details == nil {
+		details = map[string]any{}
+	}
+	_ = enc.Encode(map[string]any{"error": map[string]any{"code": e.Code, "message": e.Message, "details": details}})
 }
 
 // plain shows a detail without JSON's floating point.
@@ -59,15 +65,30 @@ func terminal(stream any) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// table prints rows under a head, as wide as they are.
+// numbers are the columns that stand to the right.
+var numbers = map[string]bool{"pos": true, "gen": true, "index": true, "entries": true, "dropped": true, "commands": true}
+
+// table prints rows under a head, as wide as they are; nothing without rows.
 func (p *program) table(head []string, rows [][]any) {
+	if len(rows) == 0 {
+		return
+	}
 	w := table.NewWriter()
 	w.SetOutputMirror(p.stdout)
 	style := table.StyleLight
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Format.Header = text.FormatUpper
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	w.SetStyle(style)
+	w.SuppressTrailingSpaces()
 	w.AppendHeader(row(head))
+	var columns []table.ColumnConfig
+	for i, name := range head {
+		if numbers[name] {
+			columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+	}
+	w.SetColumnConfigs(columns)
 	for _, r := range rows {
 		w.AppendRow(r)
 	}
@@ -124,6 +145,29 @@ func (p *program) showSession(s *events.Session) {
 	p.facts(pairs...)
 }
 
+// moment shows a time in a table: to the second, in UTC. -j has it all.
+func moment(t events.Time) string { return t.Std().Format("2006-01-02 15:04:05Z") }
+
+// span shows a time span, to the second, without the zeros at its end.
+func span(d time.Duration) string {
+	text := d.Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// count is a number of things.
+func count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
 func generation(s *events.Session) string {
 	if s.Generation == nil {
 		return "none"
@@ -133,6 +177,10 @@ func generation(s *events.Session) string {
 
 // showOutcome is the line below a result: what became of the command.
 func (p *program) showOutcome(r *client.Reply) {
+	if r.Position == 0 {
+		p.printf("%s: nothing was ever recorded of it\n", r.Outcome)
+		return
+	}
 	p.printf("%s at position %d, version %d\n", r.Outcome, r.Position, r.Version)
 }
 

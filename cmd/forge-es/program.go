@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/forge-es/forge-es/client"
@@ -107,8 +109,9 @@ func (c *connection) dial(name string, more ...nats.Option) (*nats.Conn, error) 
 	}
 	opts = append(append(opts, nats.Name(name)), more...)
 	if c.context == "" {
-		nc, err := nats.Connect(cmp.Or(c.server, nats.DefaultURL), opts...)
-		return nc, notConnected(err)
+		server := cmp.Or(c.server, nats.DefaultURL)
+		nc, err := nats.Connect(server, opts...)
+		return nc, notConnected(server, err)
 	}
 	var ctxOpts []natscontext.Option
 	if c.server != "" {
@@ -116,17 +119,42 @@ func (c *connection) dial(name string, more ...nats.Option) (*nats.Conn, error) 
 	}
 	nctx, err := natscontext.New(c.context, true, ctxOpts...)
 	if err != nil {
-		return nil, usagef("context %q: %w", c.context, err)
+		return nil, hinted{usagef("context %q: %w", c.context, err), known(natscontext.KnownContexts())}
 	}
 	nc, err := nctx.Connect(opts...)
-	return nc, notConnected(err)
+	return nc, notConnected("context "+c.context, err)
 }
 
-func notConnected(err error) error {
+// notConnected says where nobody answered; passwords in an address stay out.
+func notConnected(to string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return events.Errorf(events.CodeUnavailable, "cannot connect: %w", err)
+	return hinted{
+		events.Errorf(events.CodeUnavailable, "cannot connect to %s: %w", redacted(to), err),
+		"is the service running (forge-es serve), and is --server (or NATS_URL) its address?",
+	}
+}
+
+// redacted takes the passwords out of a list of addresses.
+func redacted(addresses string) string {
+	list := strings.Split(addresses, ",")
+	for i, a := range list {
+		if u, err := url.Parse(strings.TrimSpace(a)); err == nil && u.User != nil {
+			list[i] = u.Scheme + "://…@" + u.Host
+		} else if at := strings.LastIndexByte(a, '@'); at >= 0 {
+			list[i] = "…" + a[at:]
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// known says which contexts there are.
+func known(contexts []string) string {
+	if len(contexts) == 0 {
+		return "there are no contexts; make one with: nats context add"
+	}
+	return "there are: " + strings.Join(contexts, ", ")
 }
 
 // close ends the connection, if there is one.
@@ -145,7 +173,16 @@ func (p *program) client(principal string) (*client.Client, error) {
 		}
 		p.nc = nc
 	}
-	return client.New(p.nc, client.Options{Instance: p.instance, Principal: principal, Attempt: p.timeout, Patience: p.timeout})
+	told := false
+	return client.New(p.nc, client.Options{
+		Instance: p.instance, Principal: principal, Attempt: min(p.timeout, 5*time.Second), Patience: p.timeout,
+		Retrying: func(err error) {
+			if !told {
+				p.notef("%v; trying for %s", err, p.timeout)
+			}
+			told = true
+		},
+	})
 }
 
 // do sends one request. The principal is the one of --principal, or else what the
@@ -161,7 +198,44 @@ func (p *program) do(ctx context.Context, r client.Request, suggested string) (*
 	if err == nil && reply.Ignored != "" {
 		p.notef("the service does not know these fields: %s", reply.Ignored)
 	}
-	return reply, err
+	return reply, p.advise(err)
+}
+
+// flagOf says which flag sets a field of a body.
+var flagOf = map[string]string{
+	"controllerId":             "--controller (or FORGE_CONTROLLER)",
+	"controllerType":           "--type (or FORGE_CONTROLLER_TYPE)",
+	"controllerInstanceId":     "--controller-instance (or FORGE_CONTROLLER_INSTANCE)",
+	"sessionId":                "--session (or FORGE_SESSION)",
+	"principalId":              "--principal (or FORGE_PRINCIPAL)",
+	"principal":                "--principal (or FORGE_PRINCIPAL)",
+	"authorityId":              "--capability-file (or FORGE_CAPABILITY)",
+	"authorityDigest":          "--digest",
+	"leaseMs":                  "--lease",
+	"expectedClaimGeneration":  "--expect-generation",
+	"currentRuntimeInstanceId": "--current-runtime",
+	"keep":                     "--keep",
+	"reason":                   "--reason",
+	"limit":                    "--limit",
+	"cursor":                   "--cursor",
+	"actor":                    "--label",
+	"Forge-Command-Id":         "--id",
+	"Forge-Correlation-Id":     "--correlation",
+	"Forge-Causation-Id":       "--causation",
+	"Forge-Expected-Version":   "--expect-version",
+}
+
+// advise adds to a mistake of the caller's which flag to set.
+func (p *program) advise(err error) error {
+	e, ok := errors.AsType[*events.Error](err)
+	if !ok || e.Code.Info().Exit != events.ExitUsage {
+		return err
+	}
+	field, _ := e.Details["field"].(string)
+	if flag := flagOf[field]; flag != "" {
+		return hinted{err, "see " + flag}
+	}
+	return err
 }
 
 // operator is who acts as operator when --principal does not say it.
@@ -185,24 +259,26 @@ func secretFile(name string) (string, error) {
 // commandFlags are what all commands take.
 type commandFlags struct {
 	id, correlation, causation string
-	expect                     int64
+	expect                     uint64
 	label                      string
+
+	flags *pflag.FlagSet
 }
 
 func (f *commandFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.id, "id", "", "command `id`: repeating a command with its id is safe (default: a new one)")
 	c.Flags().StringVar(&f.correlation, "correlation", "", "correlation `id` for the commit")
 	c.Flags().StringVar(&f.causation, "causation", "", "causation `id` for the commit")
-	c.Flags().Int64Var(&f.expect, "expect-version", -1, "`version` that the work must have")
+	c.Flags().Uint64Var(&f.expect, "expect-version", 0, "`version` that the work must have, 0 for one that nothing was recorded of")
+	f.flags = c.Flags()
 	c.Flags().StringVar(&f.label, "label", "", "free `text` about who asks, for the commit")
 }
 
 // request makes a request of a body.
 func (f *commandFlags) request(kind client.Kind, verb string, body map[string]any) client.Request {
 	r := client.Request{Kind: kind, Verb: verb, Body: body, CommandID: f.id, Correlation: f.correlation, Causation: f.causation}
-	if f.expect >= 0 {
-		v := uint64(f.expect)
-		r.ExpectedVersion = &v
+	if f.flags.Changed("expect-version") {
+		r.ExpectedVersion = &f.expect
 	}
 	if f.label != "" {
 		body["actor"] = f.label

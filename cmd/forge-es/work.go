@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/forge-es/forge-es/client"
@@ -45,7 +48,7 @@ func (p *program) claimCommand(verb, short string) *cobra.Command {
 	var lease time.Duration
 	var expect int64
 	var recover, ifMissing bool
-	c := &cobra.Command{Use: verb + " WORK", Short: short, Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: verb + " WORK", Short: short, Args: cobra.ExactArgs(1), Example: example(verb), RunE: func(c *cobra.Command, args []string) error {
 		body := map[string]any{
 			"workId": args[0], "controllerId": owner.controller, "controllerType": owner.kind, "sessionId": owner.session,
 		}
@@ -67,7 +70,7 @@ func (p *program) claimCommand(verb, short string) *cobra.Command {
 		}
 		r, err := p.do(c.Context(), common.request(client.Command, "work."+verb, body), cmp.Or(owner.controller, operator()))
 		if err != nil {
-			return err
+			return owner.advise(err)
 		}
 		return p.done(r, func() error {
 			var s events.Session
@@ -91,6 +94,34 @@ func (p *program) claimCommand(verb, short string) *cobra.Command {
 		c.Flags().BoolVar(&ifMissing, "claim-if-missing", false, "claim the work if nobody owns it")
 	}
 	return c
+}
+
+// example shows a verb of claimCommand at work.
+func example(verb string) string {
+	text := "  forge-es work " + verb + " W1 --controller c1 --type codex --session s1"
+	if verb == "resume" {
+		return text + " --principal c1 --controller-instance i1"
+	}
+	return text + " --lease 10m -j >claim.json"
+}
+
+// advise names all flags of an owner that were not given, when one is missed.
+func (f *ownerFlags) advise(err error) error {
+	e, ok := errors.AsType[*events.Error](err)
+	if !ok || e.Code != events.CodeIdentityRequired {
+		return err
+	}
+	var missing []string
+	for field, v := range map[string]string{"controllerId": f.controller, "controllerType": f.kind, "sessionId": f.session} {
+		if strings.TrimSpace(v) == "" {
+			missing = append(missing, flagOf[field])
+		}
+	}
+	if len(missing) == 0 {
+		return err
+	}
+	slices.Sort(missing)
+	return hinted{e, "give " + strings.Join(missing, ", ")}
 }
 
 func optional(body map[string]any, name, v string) {
@@ -127,12 +158,14 @@ func (f *authorityFlags) into(p *program, body map[string]any) (principal string
 			return "", err
 		}
 		a = client.AuthorityOf(s)
+	} else if f.controller == "" {
+		return "", usagef("whose authority? Give --claim with a file that holds what work claim -j printed, or --controller, --type and --generation")
 	}
 	body["authority"] = a
 	capability := os.Getenv("FORGE_CAPABILITY")
 	if f.capability != "" {
 		if capability, err = secretFile(f.capability); err != nil {
-			return "", err
+			return "", usagef("--capability-file: %w", err)
 		}
 	}
 	optional(body, "authorityId", capability)
@@ -149,15 +182,26 @@ func (p *program) readClaim(name string) (*events.Session, error) {
 		b, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nil, err
+		return nil, usagef("--claim: %w", err)
 	}
 	var reply struct {
 		Result json.RawMessage `json:"result"`
 	}
 	if json.Unmarshal(b, &reply) == nil && len(reply.Result) > 0 {
 		b = reply.Result
+		// work renew and the other fenced verbs answer with the fence around it.
+		var fence struct {
+			Owner json.RawMessage `json:"owner"`
+		}
+		if json.Unmarshal(b, &fence) == nil && len(fence.Owner) > 0 {
+			b = fence.Owner
+		}
 	}
-	return events.ParseSession(b)
+	s, err := events.ParseSession(b)
+	if err != nil {
+		return nil, usagef("--claim: %s holds no claim: %w", name, err)
+	}
+	return s, nil
 }
 
 // maxInput is the most bytes that are read from stdin.
@@ -167,7 +211,7 @@ func (p *program) renewCommand() *cobra.Command {
 	var authority authorityFlags
 	var common commandFlags
 	var lease time.Duration
-	c := &cobra.Command{Use: "renew WORK", Short: "Extend the lease, showing the authority", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: "renew WORK", Short: "Extend the lease, showing the authority", Example: "  forge-es work renew W1 --claim claim.json", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		body := map[string]any{"workId": args[0]}
 		if c.Flags().Changed("lease") {
 			body["leaseMs"] = lease.Milliseconds()
@@ -197,7 +241,7 @@ func (p *program) releaseCommand() *cobra.Command {
 	var authority authorityFlags
 	var common commandFlags
 	var asOperator bool
-	c := &cobra.Command{Use: "release WORK", Short: "Give up a work, showing the authority", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: "release WORK", Short: "Give up a work, showing the authority", Example: "  forge-es work release W1 --claim claim.json", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		body := map[string]any{"workId": args[0]}
 		if !asOperator {
 			return p.fenced(c, &authority, &common, "work.release-with-authority", body)
@@ -305,7 +349,7 @@ func (p *program) resolveImportCommand() *cobra.Command {
 }
 
 func (p *program) mintCommand() *cobra.Command {
-	return &cobra.Command{Use: "mint", Short: "A new capability and its digest; nothing is stored", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "mint", Short: "A new capability and its digest; nothing is stored", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
 		r, err := p.do(c.Context(), client.Request{Kind: client.Query, Verb: "claims.mint"}, "")
 		if err != nil {
 			return err

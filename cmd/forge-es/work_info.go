@@ -43,12 +43,12 @@ func (p *program) showInfo(r *client.Reply) error {
 		state = *info.State
 	}
 	if o := info.Owner; o != nil {
-		left := o.LeaseExpiresAt.Std().Sub(asOf.Std()).Round(time.Second)
+		left := o.LeaseExpiresAt.Std().Sub(asOf.Std())
 		switch {
 		case info.Live:
-			holds = fmt.Sprintf("live, %s left", left)
+			holds = fmt.Sprintf("live, %s left", span(left))
 		case info.Standing == events.StandingHeld:
-			holds = fmt.Sprintf("lapsed %s ago", -left)
+			holds = fmt.Sprintf("lapsed %s ago", span(-left))
 		case info.Standing == events.StandingReleased:
 			holds = "released"
 		default:
@@ -67,25 +67,28 @@ func (p *program) showInfo(r *client.Reply) error {
 	return nil
 }
 
+// listCommand lists live claims. --principal, if given, is a filter here.
 func (p *program) listCommand() *cobra.Command {
 	var owner ownerFlags
 	var within time.Duration
 	var limit int
 	var all bool
 	var position uint64
-	c := &cobra.Command{Use: "ls", Short: "Live claims", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+	c := &cobra.Command{Use: "ls", Short: "Live claims", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
 		body := map[string]any{"limit": limit}
 		optional(body, "controllerId", owner.controller)
 		optional(body, "controllerType", owner.kind)
 		optional(body, "controllerInstanceId", owner.instance)
-		optional(body, "principalId", p.principal)
+		if c.Flags().Changed("principal") {
+			body["principalId"] = p.principal
+		}
 		if within > 0 {
 			body["expiresWithinMs"] = within.Milliseconds()
 		}
 		if position > 0 {
 			body["minPosition"] = position
 		}
-		var list []events.Session
+		list := []events.Session{}
 		var last *client.Reply
 		for {
 			r, err := p.do(c.Context(), client.Request{Kind: client.Query, Verb: "claims.list", Body: body}, "")
@@ -107,7 +110,10 @@ func (p *program) listCommand() *cobra.Command {
 		}
 		return p.showClaims(list, last)
 	}}
-	owner.add(c)
+	// What one's own commands take from the environment is no filter.
+	c.Flags().StringVar(&owner.controller, "controller", "", "only claims of this controller `id`")
+	c.Flags().StringVar(&owner.kind, "type", "", "only claims of this controller `type`")
+	c.Flags().StringVar(&owner.instance, "controller-instance", "", "only claims of this controller `instance`")
 	c.Flags().DurationVar(&within, "expires-within", 0, "only leases that end within this time")
 	c.Flags().IntVar(&limit, "limit", 100, "entries per page, up to 1000")
 	c.Flags().BoolVar(&all, "all", false, "all pages")
@@ -122,13 +128,13 @@ func (p *program) showClaims(list []events.Session, r *client.Reply) error {
 	}
 	rows := make([][]any, len(list))
 	for i, s := range list {
-		rows[i] = []any{s.WorkID, s.ControllerID, s.ControllerType, s.Principal(), generation(&s), s.LeaseExpiresAt.Std().Sub(asOf.Std()).Round(time.Second)}
+		rows[i] = []any{s.WorkID, s.ControllerID, s.ControllerType, s.Principal(), generation(&s), lease(&s, asOf)}
 	}
 	p.table([]string{"work", "controller", "type", "principal", "gen", "lease left"}, rows)
 	more := ""
 	if r.Truncated {
 		more = ", more follow (--all)"
 	}
-	p.notef("%d live claims as of %s, position %d%s", len(list), r.AsOf, r.Position, more)
+	p.notef("%s as of %s, position %d%s", count(len(list), "live claim"), r.AsOf, r.Position, more)
 	return nil
 }
