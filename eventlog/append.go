@@ -386,11 +386,15 @@ func (l *Log) unanswered(ctx context.Context, a *attempt, timedOut bool) (done b
 	return done, out, err
 }
 
-// stopInDoubt ends appending for good after a probable write error.
+// stopInDoubt ends appending for good after a probable write error. What the
+// server says of it, with its paths, is for the log and not for callers.
 func (l *Log) stopInDoubt(a *attempt, why string) error {
-	l.stop(events.Errorf(events.CodeUnavailable, "appending stopped for good, the server may not be able to write (%s); make room or repair the disk, then restart", why).
-		With("stream", l.stream))
-	return l.doubt(a, errors.New(why))
+	l.stop(&events.Error{
+		Code:    events.CodeUnavailable,
+		Message: "appending has stopped for good, for the server may not be able to write: make room or repair the disk, then restart",
+		Err:     errors.New(why),
+	})
+	return l.doubt(a, errors.New("the server may not be able to write"))
 }
 
 // doubt is the outcome of an entry that may or may not be appended.

@@ -3,6 +3,7 @@
 package eventlog_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -62,7 +63,10 @@ func TestDiskFull(t *testing.T) {
 		_, err = l.Append(t.Context(), entry)
 		wantCode(t, err, events.CodeUnavailable)
 		wantCode(t, l.Err(), events.CodeUnavailable)
-		t.Logf("after %s: %v; %v", time.Since(begin), err, l.Err())
+		t.Logf("after %s: %v; %v; %v", time.Since(begin), err, l.Err(), errors.Unwrap(l.Err()))
+		if strings.Contains(err.Error()+l.Err().Error(), dir) || !strings.Contains(errors.Unwrap(l.Err()).Error(), "no space") {
+			t.Errorf("callers see %v; the cause is %v", l.Err(), errors.Unwrap(l.Err()))
+		}
 		select {
 		case err := <-states:
 			wantCode(t, err, events.CodeUnavailable)

@@ -94,7 +94,7 @@ func sameState(a, b error) bool {
 
 func (l *Log) tell(err error) {
 	if err != nil {
-		l.cfg.Logger.Error().Err(err).Str("stream", l.stream).Msg("the log takes no appends")
+		l.cfg.Logger.Error().Err(err).AnErr("cause", errors.Unwrap(err)).Str("stream", l.stream).Msg("the log takes no appends")
 	} else {
 		l.cfg.Logger.Info().Str("stream", l.stream).Msg("the log takes appends again")
 	}
