@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/forge-es/forge-es/aggregate/session"
@@ -37,6 +38,10 @@ func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return fail(err)
 	}
+	if n := len(snapshot.Entries); n > maxImportEntries {
+		return fail(events.Errorf(events.CodeTooLarge, "a snapshot of %d claims, the most is %d: send it in parts", n, maxImportEntries).
+			With("entries", n).With("limit", maxImportEntries))
+	}
 	start := order[*session.Snapshot, session.Facts]{
 		subject: events.ImportSubject(s.instance), id: s.instance, command: snapshot, commandID: commandID,
 		principalToken: r.caller.Token, verb: session.VerbImport, digest: r.digest(), actor: r.actor(),
@@ -69,8 +74,23 @@ func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
 			}
 		}
 	}
+	if b, err := json.Marshal(result); err == nil && len(b) > replyRoom {
+		for i := range result.Entries { // the index says which it is
+			result.Entries[i].WorkID, result.Entries[i].Reason = "", ""
+		}
+	}
 	out.Result = result
 	return out, nil
+}
+
+// maxImportEntries bounds the claims of one snapshot, so that its answer fits
+// into a reply.
+const maxImportEntries = 5000
+
+// recallImport answers an import that was started before; its entries are brought
+// to their works again, each of which tells what became of it.
+func recallImport(*events.Commit, []events.Payload, session.ImportState) any {
+	return session.SnapshotImported
 }
 
 // takeEntries brings every entry to its work, in order per work, side by side
@@ -78,7 +98,7 @@ func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
 func (s *Service) takeEntries(ctx context.Context, r *request, snapshot *session.Snapshot, commandID string, out []ImportEntry) error {
 	errs := make(chan error, len(snapshot.Entries))
 	// The import itself holds one place of the lanes; its entries have their own.
-	lanes := newLanes(importAtOnce)
+	lanes := newLanes(len(snapshot.Entries) + 1) // room bounds them
 	room := make(chan struct{}, importAtOnce)
 	defer lanes.close()
 	digest := r.digest()
@@ -104,9 +124,6 @@ func (s *Service) takeEntries(ctx context.Context, r *request, snapshot *session
 					out[i].Outcome, _ = reply.Result.(string)
 					if reply.Outcome == OutcomeAppended || reply.Outcome == OutcomeAlreadyApplied {
 						out[i].Position = reply.Position
-					}
-					if reply.Outcome == OutcomeAlreadyApplied {
-						out[i].Outcome = session.EntryUnchanged
 					}
 				}
 				errs <- err

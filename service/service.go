@@ -305,9 +305,3 @@ const maxReadyLag = 10_000
 
 // ClaimsPosition is up to where the lists know the log.
 func (s *Service) ClaimsPosition() uint64 { return s.runner.Position() }
-
-// recallImport answers an import that was started before: its entries are taken
-// over again, which changes nothing.
-func recallImport(*events.Commit, []events.Payload, session.ImportState) any {
-	return session.SnapshotAlready
-}
