@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/forge-es/forge-es/aggregate"
 	"github.com/forge-es/forge-es/aggregate/session"
@@ -33,28 +35,54 @@ func activityBucket(instance string) string { return "forge-activity-" + instanc
 
 // OpenActivity opens the bucket of an instance in the account of the log, and
 // creates it if it is missing. Direct gets stay off, so that every read is one
-// from the leader.
+// from the leader. It is patient with servers that are just being elected.
 func OpenActivity(ctx context.Context, nc *nats.Conn, instance string, replicas int) (*Activity, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, unavailable("activity", err)
 	}
-	bucket := activityBucket(instance)
-	kv, err := js.KeyValue(ctx, bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: "KV_" + bucket, Subjects: []string{"$KV." + bucket + ".>"}, Storage: jetstream.FileStorage, Replicas: replicas,
-			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: false,
-			MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1, MaxMsgSize: -1,
-		})
-		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			kv, err = js.KeyValue(ctx, bucket)
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	for {
+		kv, err := openBucket(ctx, js, activityBucket(instance), replicas)
+		if err == nil {
+			return &Activity{kv: kv}, nil
+		}
+		var api *jetstream.APIError
+		if ctx.Err() != nil || errors.As(err, &api) && api.Code != http.StatusServiceUnavailable {
+			return nil, unavailable("activity", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, unavailable("activity", err)
+		case <-time.After(openAgain):
 		}
 	}
-	if err != nil {
-		return nil, unavailable("activity", err)
+}
+
+// How long OpenActivity waits for servers, and how often it asks.
+const (
+	openPatience = 30 * time.Second
+	openTimeout  = 2 * time.Second
+	openAgain    = 100 * time.Millisecond
+)
+
+func openBucket(ctx context.Context, js jetstream.JetStream, bucket string, replicas int) (jetstream.KeyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, bucket)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return kv, err
 	}
-	return &Activity{kv: kv}, nil
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "KV_" + bucket, Subjects: []string{"$KV." + bucket + ".>"}, Storage: jetstream.FileStorage, Replicas: replicas,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: false,
+		MaxMsgs: -1, MaxBytes: -1, MaxConsumers: -1, MaxMsgSize: -1,
+	})
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return nil, err
+	}
+	return js.KeyValue(ctx, bucket)
 }
 
 func unavailable(what string, err error) error {
