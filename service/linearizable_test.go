@@ -171,7 +171,6 @@ func TestTortureLinearizable(t *testing.T) {
 	rng := random(t)
 	small := func(_ *eventlog.Config, o *service.Options) { o.CacheSize = 1 }
 	run := func(t *testing.T, s *servicetest.Site, seeds int) {
-		servicetest.VerifyAtEnd(t, s.Log())
 		for n := range seeds {
 			var works []string
 			for i := range 3 {

