@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forge-es/forge-es/eventlog"
 )
 
 // process is a forge-es serve of this test binary, in a process of its own.
@@ -97,4 +99,9 @@ func serving(t testing.TB, dir string, flags ...string) *process {
 		t.Fatalf("%v\n%s", err, b)
 	}
 	return p
+}
+
+// readOnly is how a test opens the log of a process that has ended.
+func readOnly(e *eventlog.Embedded) eventlog.Config {
+	return eventlog.Config{Embedded: e, ReadOnly: true}
 }

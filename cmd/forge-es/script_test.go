@@ -290,7 +290,7 @@ func scriptRecord(t *testing.T, ts *testscript.TestScript, args []string) {
 	nc, err := e.ForgeConn()
 	ts.Check(err)
 	defer nc.Close()
-	l, err := eventlog.Open(t.Context(), nc, eventlog.Config{Embedded: e, ReadOnly: true})
+	l, err := eventlog.Open(t.Context(), nc, readOnly(e))
 	ts.Check(err)
 	defer l.Close()
 	last, err := l.LastPosition(t.Context())
