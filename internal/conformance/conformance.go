@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forge-es/forge-es/events"
 )
 
 // Trace is one vector file.
@@ -243,8 +245,15 @@ func summary(v any) any {
 	}
 }
 
+// decode reads one JSON value with its numbers as they are: in the canonical form
+// equal numbers are the same text, and no digit is lost.
 func decode(b json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(b))
+	canon, err := events.CanonicalJSON(b)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(canon))
+	dec.UseNumber()
 	err = dec.Decode(&v)
 	return v, err
 }
