@@ -73,14 +73,14 @@ func (l *Log) Append(ctx context.Context, e Entry) (Appended, error) {
 	if err != nil {
 		return Appended{}, err
 	}
-	if ahead := c.At.Std().Sub(l.LeaderTime()); ahead > l.cfg.MaxClockSkew {
-		return Appended{}, events.Errorf(events.CodeClockSkew, "the commit is dated %s, %s beyond the clock of the stream leader", c.At, ahead.Round(time.Millisecond)).
-			With("at", c.At.String()).With("aheadMs", ahead.Milliseconds())
-	}
 	ctx, cancel := l.patience(ctx)
 	defer cancel()
 	if a, known, err := l.Recall(ctx, e.Subject, c.Recent, e.MsgID, e.ID, e.Digest); known || err != nil {
 		return a, err // the server's window may have forgotten what the boundary still knows
+	}
+	if ahead := c.At.Std().Sub(l.LeaderTime()); ahead > l.cfg.MaxClockSkew {
+		return Appended{}, events.Errorf(events.CodeClockSkew, "the commit is dated %s, %s beyond the clock of the stream leader", c.At, ahead.Round(time.Millisecond)).
+			With("at", c.At.String()).With("aheadMs", ahead.Milliseconds())
 	}
 	a, err := l.appender.append(ctx, e)
 	if err == nil {
@@ -183,7 +183,7 @@ func (l single) append(ctx context.Context, e Entry) (Appended, error) {
 					delay = jitter(time.Millisecond, 5*time.Millisecond)
 				}
 			case codeStoreFailed, codeStorageResources, codeNoResources, codeAccountResources:
-				return Appended{}, l.full(api)
+				return Appended{}, l.full(a, api)
 			case codeMessageTooLarge:
 				return Appended{}, events.Errorf(events.CodeTooLarge, "append on %s: %w", a.Subject, api)
 			case codeSealed:
@@ -220,7 +220,8 @@ func (l single) append(ctx context.Context, e Entry) (Appended, error) {
 	}
 }
 
-// stoppedAt is the outcome of an entry that the log became unsafe under.
+// stoppedAt is the outcome of an entry that err keeps from being appended: in
+// doubt, if an earlier publish of it was not answered.
 func (l *Log) stoppedAt(a *attempt, err error) error {
 	if a.doubtful {
 		return l.doubt(a, err)
@@ -403,8 +404,8 @@ func (l *Log) doubt(a *attempt, cause error) error {
 		With("subject", a.Subject)
 }
 
-// full is the error of a log that takes no more bytes.
-func (l *Log) full(cause *apiError) error {
+// full is the outcome of an entry that the log has no room for.
+func (l *Log) full(a *attempt, cause *apiError) error {
 	l.wake() // it may be another limit than MaxBytes, which must not be there
-	return events.Errorf(events.CodeLogFull, "the log takes no more commits: %w", cause).With("stream", l.stream)
+	return l.stoppedAt(a, events.Errorf(events.CodeLogFull, "the log takes no more commits: %w", cause).With("stream", l.stream))
 }

@@ -136,6 +136,16 @@ func testCodes(t *testing.T, s *site) {
 			t.Errorf("%s: %v, want %s", name, err, tc.code)
 		}
 	}
+	// What was not answered once is in doubt, whatever is answered next.
+	sent := 0
+	l.Answer(func(*nats.Msg) []byte {
+		if sent++; sent == 1 {
+			return []byte{}
+		}
+		return refusal(10077, "maximum bytes exceeded")
+	})
+	_, err := l.Append(t.Context(), logtest.WorkChain(l, "doubt").Next("mine"))
+	wantCode(t, err, events.CodeUnavailable)
 	if err := l.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +155,7 @@ func testCodes(t *testing.T, s *site) {
 	l2.Answer(func(*nats.Msg) []byte {
 		return fmt.Appendf(nil, `{"stream":%q,"seq":2}`, events.StreamName(l.Instance()))
 	})
-	_, err := l2.Append(t.Context(), logtest.WorkChain(l2, "old").Next("mine"))
+	_, err = l2.Append(t.Context(), logtest.WorkChain(l2, "old").Next("mine"))
 	if wantCode(t, err, events.CodeLogUnsafe); !errors.Is(err, eventlog.ErrShrunk) || !errors.Is(l2.Err(), eventlog.ErrShrunk) {
 		t.Errorf("an old position: %v; %v", err, l2.Err())
 	}

@@ -9,10 +9,15 @@ import (
 )
 
 // Answer lets a test answer publishes itself: answer may return nil, for the
-// server to do it.
+// server to do it, or something empty, for no answer at all.
 func (l *Log) Answer(answer func(*nats.Msg) []byte) {
 	l.request = func(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-		if data := answer(m); data != nil {
+		data := answer(m)
+		if data != nil && len(data) == 0 {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		if data != nil {
 			return &nats.Msg{Data: data}, nil
 		}
 		return l.nc.RequestMsgWithContext(ctx, m)
