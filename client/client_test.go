@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,8 +220,8 @@ func TestNobodyThere(t *testing.T) {
 // repeated.
 func TestErrors(t *testing.T) {
 	e := logtest.Embedded(t)
-	var reply *nats.Msg
-	s := serveStub(t, e, func(int, *nats.Msg) *nats.Msg { return reply })
+	var reply atomic.Pointer[nats.Msg]
+	s := serveStub(t, e, func(int, *nats.Msg) *nats.Msg { return reply.Load() })
 	c := caller(t, e, client.Options{Patience: 200 * time.Millisecond})
 	for code, sentinel := range map[events.Code]error{
 		events.CodeAlreadyClaimed: events.ErrRefused, events.CodeIdentityRequired: events.ErrBadRequest, events.CodeForbidden: events.ErrForbidden,
@@ -228,7 +229,7 @@ func TestErrors(t *testing.T) {
 		events.CodeTooLarge: events.ErrTooLarge, events.CodePoisoned: events.ErrPoisoned, events.CodeLogUnsafe: events.ErrLogUnsafe,
 		events.CodeClockSkew: events.ErrClockSkew, events.CodeViewBehind: events.ErrViewBehind, events.CodeLogFull: events.ErrLogFull,
 	} {
-		reply = errorReply(code, map[string]any{"workId": "W1"})
+		reply.Store(errorReply(code, map[string]any{"workId": "W1"}))
 		before := len(s.requests())
 		_, err := c.Claim(t.Context(), claim("W1"))
 		var typed *events.Error
@@ -245,14 +246,16 @@ func TestErrors(t *testing.T) {
 
 	// A reply that is none: in doubt.
 	for name, data := range map[string]string{"no JSON": "nonsense", "wrong types": `{"position":"x"}`} {
-		reply = nats.NewMsg("")
-		reply.Data = []byte(data)
+		m := nats.NewMsg("")
+		m.Data = []byte(data)
+		reply.Store(m)
 		if _, err := c.Claim(t.Context(), claim("W1")); !errors.Is(err, events.ErrUnavailable) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	reply = errorReply(events.CodeBusy, nil)
-	reply.Data = []byte("{}")
+	m := errorReply(events.CodeBusy, nil)
+	m.Data = []byte("{}")
+	reply.Store(m)
 	if _, err := c.Claim(t.Context(), claim("W1")); !errors.Is(err, events.ErrUnavailable) {
 		t.Errorf("an error without a code: got %v", err)
 	}
