@@ -102,16 +102,10 @@ func (Decider) Evolve(s State, event events.Payload) (State, error) {
 		if s.Owner != nil {
 			return s, impossible(s, event, "there is an owner")
 		}
-		if e.Owner.WorkID != s.WorkID {
-			return s, strange(s, e.Owner)
-		}
 		s.Owner, s.Standing = own(e.Owner), e.Standing
 	case events.ClaimImportConflicted:
 		if s.Owner == nil {
 			return s, impossible(s, event, "no owner to contradict")
-		}
-		if e.Owner.WorkID != s.WorkID {
-			return s, strange(s, e.Owner)
 		}
 		s.Conflict = &Conflict{Source: e.Source, Scope: e.Scope, Standing: e.Standing, Owner: own(e.Owner)}
 	case events.ClaimImportResolved:
@@ -137,17 +131,13 @@ func (Decider) Evolve(s State, event events.Payload) (State, error) {
 
 func (s State) held(owner events.Session) (State, error) {
 	if owner.WorkID != s.WorkID {
-		return s, strange(s, owner)
+		return s, fmt.Errorf("%w: an owner of work %q on work %q", events.ErrEncoding, owner.WorkID, s.WorkID)
 	}
 	if s.Conflict != nil {
 		return s, fmt.Errorf("%w: a claim on quarantined work %q", events.ErrEncoding, s.WorkID)
 	}
 	s.Owner, s.Standing = own(owner), events.StandingHeld
 	return s, nil
-}
-
-func strange(s State, owner events.Session) error {
-	return fmt.Errorf("%w: an owner of work %q on work %q", events.ErrEncoding, owner.WorkID, s.WorkID)
 }
 
 // own copies an owner out of an event; the copy shares nothing with it.

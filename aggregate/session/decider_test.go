@@ -29,8 +29,6 @@ func TestEvolveRefusesWhatCannotFollow(t *testing.T) {
 	}{
 		"a grant for another work":        {none, events.ClaimGranted{Owner: other}},
 		"a renewal for another work":      {held, events.ClaimRenewed{Owner: other}},
-		"an import for another work":      {none, events.ClaimImported{Standing: events.StandingHeld, Owner: other}},
-		"a conflict about another work":   {held, events.ClaimImportConflicted{Standing: events.StandingHeld, Owner: other}},
 		"a renewal of nobody":             {none, events.ClaimRenewed{Owner: owner}},
 		"a grant in quarantine":           {quarantined, events.ClaimGranted{Owner: owner}},
 		"a renewal in quarantine":         {quarantined, events.ClaimRenewed{Owner: owner}},
