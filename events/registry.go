@@ -149,6 +149,38 @@ var catalogue = NewRegistry(
 		Type: "import.started", V: 1, read: readImportStarted,
 		Description: "A snapshot of another system's claims is being taken over; one commit per entry follows on the works.",
 	},
+	Definition{
+		Type: "release.opened", V: 1, read: readReleaseOpened,
+		Description: "A release session began, with its source frozen beside a stable release.",
+	},
+	Definition{
+		Type: "release.advanced", V: 1, read: readReleaseAdvanced,
+		Description: "A release session moved to another phase, perhaps with a candidate and with evidence.",
+	},
+	Definition{
+		Type: "release.receipts-recorded", V: 1, read: readReleaseReceiptsRecorded,
+		Description: "Evidence about a release session arrived.",
+	},
+	Definition{
+		Type: "release.transaction-recorded", V: 1, read: readReleaseTransactionRecorded,
+		Description: "The rollback authority of a cutover was recorded, once.",
+	},
+	Definition{
+		Type: "release.document-received", V: 1, read: readReleaseDocumentReceived,
+		Description: "A document of another system was taken over as it was; it may be no JSON.",
+	},
+	Definition{
+		Type: "release.document-discarded", V: 1, read: readReleaseDocumentDiscarded,
+		Description: "An operator removed a document.",
+	},
+	Definition{
+		Type: "release.migrated", V: 1, read: readReleaseMigrated,
+		Description: "A stored document was brought to the present form.",
+	},
+	Definition{
+		Type: "authority.published", V: 1, read: readAuthorityPublished,
+		Description: "Which release is live, by whoever owns that. A fencing token is only there as its digest.",
+	},
 )
 
 // OneOf reads a text that is one of the given ones.

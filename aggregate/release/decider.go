@@ -1,0 +1,111 @@
+package release
+
+import (
+	"encoding/json"
+
+	"github.com/forge-es/forge-es/aggregate"
+	"github.com/forge-es/forge-es/events"
+)
+
+// RulesVersion is the version of the rules in this package. It grows when the
+// same state, command and facts would be decided differently.
+const RulesVersion = 1
+
+// Facts are what a decision needs from outside the ledger.
+type Facts struct {
+	// Now is the present time; never before the last commit of the ledger.
+	Now events.Time
+	// MinimumSoakMs is how long a session must have been soaking before it can
+	// become known good, in ms; 0 for no minimum.
+	MinimumSoakMs int64
+}
+
+// Command is one verb with its input.
+type Command interface {
+	// Verb is its name on the wire, for example "release.create".
+	Verb() string
+	// Target is the session or document that it is about, "" if none.
+	Target() string
+	// Body is what it was parsed from.
+	Body() *aggregate.Body
+	decide(l Ledger, f Facts) (aggregate.Decision, error)
+}
+
+// Decider is the ledger decider.
+type Decider struct{}
+
+var _ aggregate.Decider[Ledger, Command, Facts] = Decider{}
+
+// Kind is events.KindRelease.
+func (Decider) Kind() string { return events.KindRelease }
+
+// Rules is RulesVersion.
+func (Decider) Rules() int { return RulesVersion }
+
+// Initial is a ledger without documents.
+func (Decider) Initial(string) Ledger { return Ledger{} }
+
+// Decide applies the rules of a command, then refuses input that no rule looked
+// at and that has the wrong type (FORGE_BAD_REQUEST).
+func (Decider) Decide(l Ledger, c Command, f Facts) (aggregate.Decision, error) {
+	d, err := c.decide(l, f)
+	if err != nil {
+		return d, err
+	}
+	if err := c.Body().Malformed(); err != nil {
+		return aggregate.Decision{}, err
+	}
+	return d, nil
+}
+
+// Evolve gives the ledger after an event.
+func (Decider) Evolve(l Ledger, event events.Payload) (Ledger, error) { return l.evolve(event) }
+
+// EncodeState and DecodeState: the ledger is not carried by commits; it is
+// folded.
+func (Decider) EncodeState(Ledger) events.State { return events.State{} }
+
+// DecodeState never knows a state.
+func (Decider) DecodeState(string, events.State) (Ledger, bool, error) { return Ledger{}, false, nil }
+
+// command is what all commands share.
+type command struct {
+	verb string
+	body *aggregate.Body
+	ID   aggregate.Field[string] // sessionId
+}
+
+func newCommand(verb string, b *aggregate.Body) command {
+	return command{verb: verb, body: b, ID: b.Text("sessionId")}
+}
+
+// Verb is the name on the wire.
+func (c command) Verb() string { return c.verb }
+
+// Target is the trimmed session id.
+func (c command) Target() string { return aggregate.Trimmed(c.ID) }
+
+// Body is what the command was parsed from.
+func (c command) Body() *aggregate.Body { return c.body }
+
+// raw takes a member as it was given; nil when it is missing.
+func raw(b *aggregate.Body, name string) json.RawMessage {
+	v, ok := b.Raw(name)
+	if !ok {
+		return nil
+	}
+	return v
+}
+
+// after gives the session as it will be, as the answer of a command.
+func after(l Ledger, id string, list ...events.Payload) (aggregate.Decision, error) {
+	next, err := aggregate.Evolve(Decider{}, l, list)
+	if err != nil {
+		return aggregate.Decision{}, err
+	}
+	d := aggregate.Decision{Events: list}
+	if doc := next.find(id); doc != nil {
+		d.Result = doc
+	}
+	return d, nil
+}

@@ -1,0 +1,108 @@
+package release
+
+import (
+	"encoding/json"
+
+	"github.com/forge-es/forge-es/events"
+)
+
+// Explanation says what a session's next phase waits for, since when, and what
+// would unblock it.
+type Explanation struct {
+	SessionID   string `json:"sessionId"`
+	Phase       string `json:"phase"`
+	Revision    int64  `json:"revision"`
+	Next        string `json:"next,omitempty"`  // the phase that comes after; none after a terminal one
+	Since       string `json:"since,omitempty"` // when the present phase began
+	Done        []Gate `json:"done"`            // required receipts of the next phase that count
+	Missing     []Gate `json:"missing"`         // and those that do not
+	Waits       []Wait `json:"waits"`           // everything that is missing, in words
+	CanFail     bool   `json:"canFail"`
+	CanRollBack bool   `json:"canRollBack"`
+}
+
+// Wait is one thing that the next phase waits for.
+type Wait struct {
+	Code   events.Code `json:"code"` // the refusal that it would be
+	Text   string      `json:"text"`
+	Remedy string      `json:"remedy"`
+}
+
+// Explain looks at a valid session.
+func (d *Document) Explain(f Facts) Explanation {
+	phase := d.Phase()
+	x := Explanation{
+		SessionID: d.Name, Phase: phase, Revision: d.Revision(), Next: next(phase), Done: []Gate{}, Missing: []Gate{}, Waits: []Wait{},
+		CanFail: !Terminal(phase), CanRollBack: phase == CutoverAttempting || phase == CutoverCommitted || phase == Soaking,
+	}
+	if d.PhaseSince != nil {
+		x.Since = d.PhaseSince.String()
+	}
+	if x.Next == "" {
+		return x
+	}
+	wait := func(code events.Code, text, remedy string) {
+		x.Waits = append(x.Waits, Wait{Code: code, Text: text, Remedy: remedy})
+	}
+	switch {
+	case (x.Next == Built || x.Next == StaticVerified) && d.body.raw("candidateRelease") == nil:
+		wait(events.CodeReleaseCandidateRequired, "there is no candidate release", "give candidateRelease with the advance")
+	case x.Next == CutoverCommitted && d.body.raw("transaction") == nil:
+		wait(events.CodeReleaseTxRequired, "the cutover transaction is not recorded", "record it with release transaction")
+	}
+	for _, g := range Gates[x.Next] {
+		if d.passed[g] {
+			x.Done = append(x.Done, g)
+			continue
+		}
+		x.Missing = append(x.Missing, g)
+		wait(gateCode[x.Next], g.Kind+" "+g.ID+" has not passed for this candidate", "record a passed receipt of kind "+g.Kind+" with id "+g.ID)
+	}
+	if x.Next == KnownGood && f.MinimumSoakMs > 0 && d.PhaseSince != nil {
+		if until := d.PhaseSince.Add(f.MinimumSoakMs); f.Now < until {
+			wait(events.CodeReleaseSoakGates, "it has to soak until "+until.String(), "wait")
+		}
+	}
+	if x.Next == CutoverEligible {
+		a, b := d.body.object("stable"), d.body.object("candidate")
+		if equal(a.raw("controllerHome"), b.raw("controllerHome")) || equal(a.raw("port"), b.raw("port")) {
+			wait(events.CodeReleaseLaneCollision, "both lanes have the same home or port", "end this session and create one with lanes of their own")
+		}
+	}
+	return x
+}
+
+// ReceiptPage is a part of the receipts of a session, oldest first.
+type ReceiptPage struct {
+	SessionID string            `json:"sessionId"`
+	Receipts  []json.RawMessage `json:"receipts"`
+	From      int               `json:"from"`  // index of the first one
+	Total     int               `json:"total"` // of the session
+}
+
+// ReceiptPage gives at most limit receipts from an index on.
+func (d *Document) ReceiptPage(from, limit int) ReceiptPage {
+	from = min(max(from, 0), len(d.receipts))
+	return ReceiptPage{
+		SessionID: d.Name, Receipts: append([]json.RawMessage{}, d.receipts[from:min(from+max(limit, 1), len(d.receipts))]...),
+		From: from, Total: len(d.receipts),
+	}
+}
+
+// Shortened gives the session with its newest receipts only, so that it has at
+// most the given bytes if leaving out receipts can do that; omitted is how many
+// were left out.
+func (d *Document) Shortened(most int) (short *Document, omitted int) {
+	whole, _ := d.MarshalJSON()
+	if len(whole) <= most {
+		return d, 0
+	}
+	c := *d
+	size := len(whole)
+	for omitted < len(d.receipts) && size > most {
+		size -= len(d.receipts[omitted]) + 1
+		omitted++
+	}
+	c.receipts = d.receipts[omitted:]
+	return &c, omitted
+}
