@@ -43,8 +43,8 @@ race: ## run the tests under the race detector (RACE_PKGS, RACE_FLAGS); needs a 
 # Generated templates are laid out by their generator.
 .PHONY: lint
 lint: ## vet, staticcheck, gofumpt (PKGS)
-	$(GO) vet $(PKGS)
-	$(tool) staticcheck $(PKGS)
+	$(GO) vet -tags e2e $(PKGS)
+	$(tool) staticcheck -tags e2e $(PKGS)
 	@if [ -f bench/go.mod ]; then \
 		echo 'vet and staticcheck in bench'; \
 		cd bench; $(GO) vet ./...; $(tool) staticcheck ./...; \
@@ -71,8 +71,8 @@ torture: ## run the long variants of the torture tests
 	FORGE_TORTURE=1 $(GO) test $(PKGS) -run Torture -count=1 -timeout 60m
 
 .PHONY: e2e
-e2e: ## run the end-to-end tests
-	$(GO) test ./e2e/... -count=1 -timeout $(TEST_TIMEOUT)
+e2e: ## try the program with the real nats command, which is built once
+	$(GO) test -tags e2e ./e2e/... -count=1 -timeout $(TEST_TIMEOUT)
 
 .PHONY: bench
 bench: ## run the benchmarks beside peers (ARGS)

@@ -260,7 +260,7 @@ func TestObjectMembersOfManyKeys(t *testing.T) {
 	if _, err := ObjectMembers([]byte(doubled)); !errors.Is(err, ErrJSON) {
 		t.Errorf("a doubled key among many: %v", err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("two objects of %d members took %v", n, took)
 	}
 }

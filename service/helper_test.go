@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,4 +187,9 @@ func mustInto(t testing.TB, r *servicetest.Reply, v any) {
 	if err := json.Unmarshal(r.Result, v); err != nil {
 		t.Fatalf("%v: %s", err, r.Data)
 	}
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }

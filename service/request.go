@@ -83,8 +83,8 @@ const principalToken = 3
 
 // validToken reports whether a subject token is one that events.Token makes.
 func validToken(token string) bool {
-	if _, ok := events.ParseToken(token); ok {
-		return true
+	if id, ok := events.ParseToken(token); ok {
+		return events.CheckID("principal", id) == nil
 	}
 	hash, hashed := strings.CutPrefix(token, "==")
 	return hashed && len(hash) == 64 && strings.Trim(hash, "0123456789abcdef") == ""
@@ -102,6 +102,9 @@ func (r *request) commandID() (string, error) {
 	}
 	return id, events.CheckID(HeaderCommandID, id)
 }
+
+// gaveCommandID: the caller chose the id, so that it may have come before.
+func (r *request) gaveCommandID() bool { return r.headerText(HeaderCommandID) != "" }
 
 // expectedVersion is the version that the boundary must have, nil for any.
 func (r *request) expectedVersion() (*uint64, error) {

@@ -114,6 +114,8 @@ func (Decider) Evolve(s State, event events.Payload) (State, error) {
 		}
 		if e.Keep == events.KeepImported {
 			s.Owner, s.Standing = s.Conflict.Owner, s.Conflict.Standing
+		} else {
+			s.Rejected = digestOf(s.Conflict.Owner)
 		}
 		if e.Generation != s.Owner.Gen() {
 			owner := *s.Owner

@@ -52,7 +52,7 @@ func (e *Entry) decide(s State, _ Facts) (aggregate.Decision, error) {
 		return done(EntryImported, events.ClaimImported{Source: e.Source, Scope: e.Scope, Standing: e.Standing, Owner: *e.Session})
 	case e.Session.Equal(s.Owner):
 		return done(EntryUnchanged)
-	case notNewer(e.Session, s.Owner):
+	case notNewer(e.Session, s.Owner), s.Rejected == digestOf(e.Session):
 		return done(EntryOlder)
 	case s.Conflict != nil && e.Session.Equal(s.Conflict.Owner):
 		return done(EntryQuarantined)
@@ -200,11 +200,18 @@ func list(b *aggregate.Body, name string) aggregate.Field[[]json.RawMessage] {
 	})
 }
 
+// maxGeneration is the largest generation that can be shown in an authority; the
+// next claim of an imported owner that has it could not.
+const maxGeneration = 1<<53 - 1
+
 func newEntry(raw json.RawMessage, standing string) SnapshotEntry {
 	e := SnapshotEntry{Standing: standing}
 	e.Session, e.Dropped = events.ParseSession(raw)
 	if e.Dropped == nil {
 		e.WorkID = e.Session.WorkID
+		if e.Session.Gen() >= maxGeneration {
+			e.Dropped = events.Errorf(events.CodeBadRequest, "session: claimGeneration cannot grow any more").With("field", "claimGeneration")
+		}
 		return e
 	}
 	var named struct {

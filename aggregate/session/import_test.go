@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forge-es/forge-es/aggregate"
 	"github.com/forge-es/forge-es/aggregate/session"
 	"github.com/forge-es/forge-es/events"
 )
@@ -498,4 +499,47 @@ func TestImportsBoundary(t *testing.T) {
 			t.Errorf("a state cut at %d is read", n)
 		}
 	}
+}
+
+// An operator's decision against an imported claim stands when the same claim is
+// imported again; another one is judged anew.
+func TestRejectedImportStaysRejected(t *testing.T) {
+	entry := func(generation int64, at events.Time) *session.Entry {
+		return &session.Entry{Source: events.SourceRecord, Standing: events.StandingHeld, Session: &events.Session{
+			WorkID: "w1", ControllerID: "c", ControllerType: "codex", SessionID: "s", Generation: &generation, ClaimedAt: at, LeaseExpiresAt: at + 1000,
+		}}
+	}
+	var d session.Decider
+	state := d.Initial("w1")
+	take := func(c session.Command, now events.Time, want string) {
+		t.Helper()
+		decision, err := d.Decide(state, c, session.Facts{Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if outcome, ok := decision.Result.(string); ok && outcome != want {
+			t.Fatalf("outcome %s, want %s", outcome, want)
+		}
+		if state, err = aggregate.Evolve(d, state, decision.Events); err != nil {
+			t.Fatal(err)
+		}
+		carried, ok, err := d.DecodeState("w1", d.EncodeState(state))
+		if err != nil || !ok {
+			t.Fatal(err)
+		}
+		state = carried
+	}
+	take(entry(1, 1000), 1, session.EntryImported)
+	take(entry(2, 5000), 2, session.EntryQuarantined)
+	body, err := aggregate.ParseBody([]byte(`{"workId":"w1","keep":"current","reason":"seen"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolve, err := session.Parse(session.VerbResolveImport, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	take(resolve, 3, "")
+	take(entry(2, 5000), 4, session.EntryOlder)
+	take(entry(2, 6000), 5, session.EntryQuarantined)
 }

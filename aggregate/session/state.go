@@ -20,6 +20,9 @@ type State struct {
 	// Conflict is the imported claim that contradicts Owner; the work is
 	// quarantined while it is there.
 	Conflict *Conflict
+	// Rejected is the digest of the imported claim that an operator decided
+	// against; importing it again changes nothing. Zero if there is none.
+	Rejected events.Hash
 }
 
 // Conflict is an imported claim that waits for an operator.
@@ -72,6 +75,9 @@ func encodeState(s State) events.State {
 		c.Owner.Write(w)
 		w.End()
 	}
+	if !s.Rejected.IsZero() {
+		w.Bin("rejected", s.Rejected[:])
+	}
 	w.End()
 	return events.State{V: stateVersion, Data: w.Bytes()}
 }
@@ -94,6 +100,16 @@ func decodeState(id string, carried events.State) (State, bool, error) {
 		}
 		c.End()
 	}
+	if o.Has("rejected") {
+		s.Rejected = r.Hash()
+	}
 	o.End()
 	return s, true, r.Done()
+}
+
+// digestOf tells imported claims apart.
+func digestOf(s *events.Session) events.Hash {
+	w := events.NewWriter(512)
+	s.Write(w)
+	return events.HashOf(w.Bytes())
 }

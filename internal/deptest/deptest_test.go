@@ -49,7 +49,7 @@ var limits = []struct{ who, ours, others, why string }{
 	{"./events", "", "*", "the language of the log is understood without the rest"},
 	{"./aggregate/...", "./aggregate ./events", "*", "a decider knows events and the generic fold, not another aggregate or who calls it"},
 	{"./eventlog", "./events", "*", "the log stores commits and knows no rule about what they say"},
-	{"./client", "./events", "github.com/nats-io/...", "every dependency of the SDK is one more for those who use it"},
+	{"./client", "./events", "github.com/nats-io/... github.com/oklog/ulid/...", "every dependency of the SDK is one more for those who use it; command ids are ULIDs, as the service makes them"},
 	{"./legacy", "./client ./events", "*", "an import goes through ordinary commands, as from any other caller"},
 }
 

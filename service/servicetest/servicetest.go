@@ -17,6 +17,7 @@ import (
 	"github.com/forge-es/forge-es/service"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // Clock is a clock that the test sets. It is for concurrent use.
@@ -191,23 +192,30 @@ func Ask(nc *nats.Conn, subject string, body any, headers ...string) (*Reply, er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", subject, err)
 	}
-	r := &Reply{Header: answer.Header, Data: answer.Data}
-	if text := answer.Header.Get(micro.ErrorCodeHeader); text != "" {
-		if r.Number, err = strconv.Atoi(text); err != nil {
+	r, text := &Reply{Header: answer.Header, Data: answer.Data}, answer.Data
+	if answer.Header.Get(service.HeaderContentType) == service.ContentMsgpack {
+		var v any
+		if err := msgpack.Unmarshal(answer.Data, &v); err != nil {
+			return nil, fmt.Errorf("%s: %w", subject, err)
+		}
+		if text, err = json.Marshal(v); err != nil {
+			return nil, fmt.Errorf("%s: %w", subject, err)
+		}
+	}
+	if number := answer.Header.Get(micro.ErrorCodeHeader); number != "" {
+		if r.Number, err = strconv.Atoi(number); err != nil {
 			return nil, err
 		}
 		var body struct {
 			Code events.Code `json:"code"`
 		}
-		if err := json.Unmarshal(answer.Data, &body); err != nil {
+		if err := json.Unmarshal(text, &body); err != nil {
 			return nil, err
 		}
 		r.Code = body.Code
 	}
-	if answer.Header.Get(service.HeaderContentType) != service.ContentMsgpack {
-		if err := json.Unmarshal(answer.Data, r); err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", subject, err, answer.Data)
-		}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", subject, err, text)
 	}
 	return r, nil
 }
