@@ -326,3 +326,12 @@ func lanePath(lane object) (string, bool) {
 	}
 	return path.Clean(home), true
 }
+
+// Text gives a text of the session, "" when it is missing or none.
+func (d *Document) Text(name string) string {
+	v, _ := d.body.text(name)
+	return v
+}
+
+// Raw gives a member of the session as it is, nil when it is missing.
+func (d *Document) Raw(name string) json.RawMessage { return d.body.raw(name) }
