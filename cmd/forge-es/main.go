@@ -178,7 +178,7 @@ func (p *program) command() *cobra.Command {
 	)
 	for id, list := range map[string][]*cobra.Command{
 		"run":  {p.serveCommand(), p.versionCommand()},
-		"work": {p.workCommand(), p.activityCommand(), p.runtimeCommand(), p.historyCommand()},
+		"work": {p.workCommand(), p.releasesCommand(), p.authorityCommand(), p.activityCommand(), p.runtimeCommand(), p.historyCommand()},
 		"data": {p.importCommand(), p.decodeCommand(), p.tokenCommand()},
 	} {
 		for _, c := range list {
