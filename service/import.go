@@ -43,7 +43,7 @@ func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
 			With("entries", n).With("limit", maxImportEntries))
 	}
 	start := order[*session.Snapshot, session.Facts]{
-		subject: events.ImportSubject(s.instance), id: s.instance, command: snapshot, commandID: commandID,
+		subject: events.ImportSubject(s.instance), id: s.instance, command: snapshot, commandID: commandID, given: r.gaveCommandID(),
 		principalToken: r.caller.Token, verb: session.VerbImport, digest: r.digest(), actor: r.actor(),
 	}
 	if start.expectedVersion, err = r.expectedVersion(); err != nil {
@@ -110,7 +110,7 @@ func (s *Service) takeEntries(ctx context.Context, r *request, snapshot *session
 			continue
 		}
 		o := order[session.Command, session.Facts]{
-			subject: events.WorkSubject(s.instance, e.WorkID), id: e.WorkID, command: snapshot.Entry(e), commandID: fmt.Sprintf("%s/%d", commandID, i),
+			subject: events.WorkSubject(s.instance, e.WorkID), id: e.WorkID, command: snapshot.Entry(e), commandID: fmt.Sprintf("%s/%d", commandID, i), given: r.gaveCommandID(),
 			principalToken: r.caller.Token, verb: session.VerbImport, digest: digest, actor: r.actor(), correlation: commandID,
 		}
 		room <- struct{}{}

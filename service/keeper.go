@@ -98,6 +98,7 @@ type order[C, F any] struct {
 	subject, id     string
 	command         C
 	commandID       string
+	given           bool // the caller gave the id: it may have come before
 	principalToken  string
 	verb            string
 	digest          events.Hash
@@ -158,11 +159,13 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 				confirm = true
 				continue
 			}
-			if position, found, werr := k.remembered(ctx, f.Head, msgID, now); werr != nil || found {
-				if werr != nil {
-					return out, werr
+			if o.given {
+				if position, found, werr := k.remembered(ctx, f.Head, msgID, now); werr != nil || found {
+					if werr != nil {
+						return out, werr
+					}
+					return k.recalled(ctx, o, position)
 				}
-				return k.recalled(ctx, o, position)
 			}
 			return answer(out, d, err)
 		}

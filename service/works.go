@@ -60,6 +60,7 @@ func (s *Service) order(r *request) (o order[session.Command, session.Facts], er
 	if o.expectedVersion, err = r.expectedVersion(); err != nil {
 		return o, err
 	}
+	o.given = r.gaveCommandID()
 	o.id = o.command.Target()
 	o.subject = events.WorkSubject(s.instance, o.id)
 	o.verb, o.digest, o.actor, o.principalToken = r.verb, r.digest(), r.actor(), r.caller.Token

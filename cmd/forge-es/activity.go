@@ -37,7 +37,7 @@ func (p *program) activityReport() *cobra.Command {
 		optional(body, "activeWorkId", work)
 		return p.fact(c, common.request(client.Command, "activity.report", body), cmp.Or(controller, operator()))
 	}}
-	common.add(c)
+	common.addID(c)
 	whose(c, &controller)
 	c.Flags().StringVar(&work, "work", "", "`work` that it is busy with")
 	return c
@@ -49,7 +49,7 @@ func (p *program) activityInvalidate() *cobra.Command {
 	c := &cobra.Command{Use: "invalidate SESSION", Short: "A transport session ended", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		return p.fact(c, common.request(client.Command, "activity.invalidate", map[string]any{"sessionId": args[0]}), cmp.Or(controller, operator()))
 	}}
-	common.add(c)
+	common.addID(c)
 	whose(c, &controller)
 	return c
 }
@@ -67,7 +67,7 @@ func (p *program) activitySet() *cobra.Command {
 			return p.fact(c, common.request(client.Operator, "activity.set", body), operator())
 		},
 	}
-	common.add(c)
+	common.addID(c)
 	return c
 }
 
@@ -76,6 +76,6 @@ func (p *program) runtimeCommand() *cobra.Command {
 	announce := &cobra.Command{Use: "announce INSTANCE", Short: "Say which controller instance is the present runtime", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		return p.fact(c, common.request(client.Operator, "runtime.announce", map[string]any{"controllerInstanceId": args[0]}), operator())
 	}}
-	common.add(announce)
+	common.addID(announce)
 	return group("runtime", "The present runtime", announce)
 }

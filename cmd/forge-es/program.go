@@ -265,12 +265,17 @@ type commandFlags struct {
 	flags *pflag.FlagSet
 }
 
-func (f *commandFlags) add(c *cobra.Command) {
+// addID is add for commands that record no commit.
+func (f *commandFlags) addID(c *cobra.Command) {
+	f.flags = c.Flags()
 	c.Flags().StringVar(&f.id, "id", "", "command `id`: repeating a command with its id is safe (default: a new one)")
+}
+
+func (f *commandFlags) add(c *cobra.Command) {
+	f.addID(c)
 	c.Flags().StringVar(&f.correlation, "correlation", "", "correlation `id` for the commit")
 	c.Flags().StringVar(&f.causation, "causation", "", "causation `id` for the commit")
 	c.Flags().Uint64Var(&f.expect, "expect-version", 0, "`version` that the work must have, 0 for one that nothing was recorded of")
-	f.flags = c.Flags()
 	c.Flags().StringVar(&f.label, "label", "", "free `text` about who asks, for the commit")
 }
 
