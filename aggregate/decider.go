@@ -90,8 +90,24 @@ func Next[S, C, F any](d Decider[S, C, F], f Folded[S], r events.Record) (Folded
 	if err != nil {
 		return f, err
 	}
-	id, _ := r.MsgID()
-	return Folded[S]{State: state, Head: events.HeadAfter(r, c, id)}, nil
+	id := events.MsgIDOf(r, c)
+	return Folded[S]{State: Place(state, r.Position, id), Head: events.HeadAfter(r, c, id)}, nil
+}
+
+// Placer is implemented by states that remember where their commits lie, which
+// events do not say.
+type Placer[S any] interface {
+	// Placed gives the state after a commit was appended at a position, under a
+	// message id.
+	Placed(position uint64, id events.MsgID) S
+}
+
+// Place tells a state where the commit lies whose events were just folded.
+func Place[S any](state S, position uint64, id events.MsgID) S {
+	if p, ok := any(state).(Placer[S]); ok {
+		return p.Placed(position, id)
+	}
+	return state
 }
 
 // Start is the folded form of an empty boundary.

@@ -292,7 +292,7 @@ func (l *Log) settle(ctx context.Context, a *attempt, seen uint64) (done bool, o
 			}
 			return true, out, err
 		}
-		if MsgIDOf(last, c) == a.MsgID {
+		if events.MsgIDOf(*last, c) == a.MsgID {
 			out, err := l.first(a, last, c)
 			return true, out, err
 		}
@@ -322,7 +322,7 @@ func (l *Log) recent(ctx context.Context, a *attempt, position uint64) (Appended
 	if err != nil {
 		return Appended{}, err
 	}
-	if r.Subject != a.Subject || MsgIDOf(r, c) != a.MsgID {
+	if r.Subject != a.Subject || events.MsgIDOf(*r, c) != a.MsgID {
 		return Appended{}, poisoned(r, fmt.Errorf("%w: a later commit on %s names it as command %s", events.ErrChain, a.Subject, a.MsgID))
 	}
 	return l.first(a, r, c)
@@ -353,7 +353,7 @@ func (l *Log) duplicate(ctx context.Context, a *attempt, position uint64) (Appen
 		if err != nil {
 			return Appended{}, err
 		}
-		if MsgIDOf(r, c) == a.MsgID {
+		if events.MsgIDOf(*r, c) == a.MsgID {
 			return l.first(a, r, c)
 		}
 	}

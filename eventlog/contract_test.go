@@ -133,7 +133,7 @@ func verify(t *testing.T, l *eventlog.Log) {
 		if err := heads[r.Subject].Follows(r, c); err != nil {
 			t.Fatalf("position %d on %s: %v", r.Position, r.Subject, err)
 		}
-		heads[r.Subject] = events.HeadAfter(r, c, eventlog.MsgIDOf(&r, c))
+		heads[r.Subject] = events.HeadAfter(r, c, events.MsgIDOf(r, c))
 		key := r.Subject + " " + c.ID
 		if ids[key] != 0 {
 			t.Fatalf("command %s is at position %d and at %d", key, ids[key], r.Position)

@@ -82,7 +82,7 @@ func (w *walk) take(ctx context.Context, r *events.Record) error {
 			return poisoned(r, err)
 		}
 	}
-	w.head, w.checked, w.next = events.HeadAfter(*r, c, MsgIDOf(r, c)), true, r.Position+1
+	w.head, w.checked, w.next = events.HeadAfter(*r, c, events.MsgIDOf(*r, c)), true, r.Position+1
 	return w.fn(*r, c)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/forge-es/forge-es/events"
@@ -55,7 +54,7 @@ func (l *Log) Load(ctx context.Context, subject string, known events.Head, mode 
 	if err != nil {
 		return nil, err
 	}
-	b := &Boundary{Head: events.HeadAfter(*r, c, MsgIDOf(r, c)), Record: r, Commit: c}
+	b := &Boundary{Head: events.HeadAfter(*r, c, events.MsgIDOf(*r, c)), Record: r, Commit: c}
 	if err := follows(b, known); err != nil {
 		return nil, err
 	}
@@ -167,19 +166,6 @@ func (l *Log) previous(ctx context.Context, r *events.Record, c *events.Commit) 
 		return nil, nil, poisoned(r, err)
 	}
 	return p, pc, nil
-}
-
-// MsgIDOf is the message id of a stored commit: its header, or, on a restored
-// log, which has none, what the header was.
-func MsgIDOf(r *events.Record, c *events.Commit) events.MsgID {
-	if id, ok := r.MsgID(); ok {
-		return id
-	}
-	token := events.Token(c.Actor.Principal)
-	if hex, hashed := strings.CutPrefix(c.Actor.Principal, "=="); hashed && len(hex) == 64 {
-		token = c.Actor.Principal // an id of which only the token is known
-	}
-	return events.NewMsgID(r.Subject, token, c.ID)
 }
 
 // IsHole says whether an error is about a missing position, and which.

@@ -389,3 +389,16 @@ func (r Record) MsgID() (id MsgID, ok bool) {
 	_, err := hex.Decode(id[:], []byte(v[0]))
 	return id, err == nil
 }
+
+// MsgIDOf is the message id of a stored commit: its header, or, on a restored
+// log, which has none, what the header was.
+func MsgIDOf(r Record, c *Commit) MsgID {
+	if id, ok := r.MsgID(); ok {
+		return id
+	}
+	token := Token(c.Actor.Principal)
+	if hex, hashed := strings.CutPrefix(c.Actor.Principal, "=="); hashed && len(hex) == 64 {
+		token = c.Actor.Principal // an id of which only the token is known
+	}
+	return NewMsgID(r.Subject, token, c.ID)
+}

@@ -29,11 +29,11 @@ type ImportEntry struct {
 // takeOver imports a snapshot: import.started first, then one commit per entry.
 // What a crash leaves out is taken over when the snapshot is imported again.
 func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
-	commandID, err := r.commandID()
+	head, err := r.envelope()
 	if err != nil {
 		return nil, err
 	}
-	fail := func(err error) (any, error) { return named(reply{}, err)(commandID) }
+	fail := func(err error) (any, error) { return named(nil, err, head.commandID) }
 	snapshot, err := session.ParseSnapshot(r.body)
 	if err != nil {
 		return fail(err)
@@ -42,13 +42,8 @@ func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
 		return fail(events.Errorf(events.CodeTooLarge, "a snapshot of %d claims, the most is %d: send it in parts", n, maxImportEntries).
 			With("entries", n).With("limit", maxImportEntries))
 	}
-	start := order[*session.Snapshot, session.Facts]{
-		subject: events.ImportSubject(s.instance), id: s.instance, command: snapshot, commandID: commandID, given: r.gaveCommandID(),
-		principalToken: r.caller.Token, verb: session.VerbImport, digest: r.digest(), actor: r.actor(),
-	}
-	if start.expectedVersion, err = r.expectedVersion(); err != nil {
-		return fail(err)
-	}
+	start := order[*session.Snapshot, session.Facts]{envelope: head, command: snapshot}
+	start.subject, start.id = events.ImportSubject(s.instance), s.instance
 	out, err := s.imports.execute(ctx, start, s.clock, func(_ context.Context, _ session.ImportState, now events.Time) (session.Facts, error) {
 		return session.Facts{Now: now, Caller: r.caller}, nil
 	})
@@ -62,7 +57,7 @@ func (s *Service) takeOver(ctx context.Context, r *request) (any, error) {
 		out.Result = result
 		return out, nil
 	}
-	failed := s.takeEntries(ctx, r, snapshot, commandID, result.Entries)
+	failed := s.takeEntries(ctx, r.caller, snapshot, head, result.Entries)
 	if failed != nil {
 		return fail(failed)
 	}
@@ -95,13 +90,12 @@ func recallImport(*events.Commit, []events.Payload, session.ImportState) any {
 
 // takeEntries brings every entry to its work, in order per work, side by side
 // over works. It gives the first failure.
-func (s *Service) takeEntries(ctx context.Context, r *request, snapshot *session.Snapshot, commandID string, out []ImportEntry) error {
+func (s *Service) takeEntries(ctx context.Context, caller session.Caller, snapshot *session.Snapshot, head envelope, out []ImportEntry) error {
 	errs := make(chan error, len(snapshot.Entries))
 	// The import itself holds one place of the lanes; its entries have their own.
 	lanes := newLanes(len(snapshot.Entries) + 1) // room bounds them
 	room := make(chan struct{}, importAtOnce)
 	defer lanes.close()
-	digest := r.digest()
 	for i, e := range snapshot.Entries {
 		out[i] = ImportEntry{Index: i, WorkID: e.WorkID}
 		if e.Dropped != nil {
@@ -109,17 +103,16 @@ func (s *Service) takeEntries(ctx context.Context, r *request, snapshot *session
 			errs <- nil
 			continue
 		}
-		o := order[session.Command, session.Facts]{
-			subject: events.WorkSubject(s.instance, e.WorkID), id: e.WorkID, command: snapshot.Entry(e), commandID: fmt.Sprintf("%s/%d", commandID, i), given: r.gaveCommandID(),
-			principalToken: r.caller.Token, verb: session.VerbImport, digest: digest, actor: r.actor(), correlation: commandID,
-		}
+		o := order[session.Command, session.Facts]{envelope: head, command: snapshot.Entry(e)}
+		o.subject, o.id = events.WorkSubject(s.instance, e.WorkID), e.WorkID
+		o.commandID, o.correlation, o.expectedVersion = fmt.Sprintf("%s/%d", head.commandID, i), head.commandID, nil
 		room <- struct{}{}
 		lanes.run(o.subject, func() {
 			defer func() { <-room }()
 			done := make(chan struct{})
 			entry := func() {
 				defer close(done)
-				reply, err := s.works.run(ctx, o, r.caller)
+				reply, err := s.works.run(ctx, o, caller)
 				if err == nil {
 					out[i].Outcome, _ = reply.Result.(string)
 					if reply.Outcome == OutcomeAppended || reply.Outcome == OutcomeAlreadyApplied {

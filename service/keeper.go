@@ -30,19 +30,27 @@ func newKeeper[S, C, F any](log *eventlog.Log, d aggregate.Decider[S, C, F], siz
 	return &keeper[S, C, F]{log: log, decider: d, cache: cache, recall: recall}, nil
 }
 
-// load gives the state of a boundary: from memory if it is there, or as it stands
-// on the log. With confirm it is current as of this call: nothing acknowledged
-// before is missing. It keeps nothing: only commands do, which come one after
+// trust says how current a state must be.
+type trust int
+
+const (
+	remembers trust = iota // what this process knows will do: an append would prove it
+	confirmed              // nothing acknowledged before this call may be missing
+	afresh                 // what this process knows was wrong: read it from the leader
+)
+
+// load gives the state of a boundary: from memory if that is good enough, or as it
+// stands on the log. It keeps nothing: only commands do, which come one after
 // another. A query that reads beside them could put an older state over the one
 // that a command has just made.
-func (k *keeper[S, C, F]) load(ctx context.Context, subject, id string, confirm bool) (aggregate.Folded[S], error) {
+func (k *keeper[S, C, F]) load(ctx context.Context, subject, id string, need trust) (aggregate.Folded[S], error) {
 	known, cached := k.cache.Get(subject)
-	if cached && (!confirm || k.log.Confirmed()) {
+	if cached && (need == remembers || need == confirmed && k.log.Confirmed()) {
 		return known, nil
 	}
-	mode := eventlog.Any
-	if confirm {
-		mode = eventlog.Leader
+	mode := eventlog.Leader
+	if need == remembers {
+		mode = eventlog.Any
 	}
 	b, err := k.log.Load(ctx, subject, known.Head, mode)
 	if err != nil {
@@ -53,12 +61,15 @@ func (k *keeper[S, C, F]) load(ctx context.Context, subject, id string, confirm 
 		return known, nil
 	case b.Commit == nil:
 		return aggregate.Start(k.decider, id), nil
+	case !cached:
+		known = aggregate.Start(k.decider, id)
 	}
-	return k.restore(ctx, subject, id, b)
+	return k.restore(ctx, subject, id, b, known)
 }
 
-// restore takes the state that the last commit carries, or folds the boundary.
-func (k *keeper[S, C, F]) restore(ctx context.Context, subject, id string, b *eventlog.Boundary) (aggregate.Folded[S], error) {
+// restore takes the state that the last commit carries, or folds the boundary on
+// from what is known of it.
+func (k *keeper[S, C, F]) restore(ctx context.Context, subject, id string, b *eventlog.Boundary, known aggregate.Folded[S]) (aggregate.Folded[S], error) {
 	if b.Commit.State != nil {
 		state, ok, err := k.decider.DecodeState(id, *b.Commit.State)
 		if err != nil {
@@ -68,8 +79,8 @@ func (k *keeper[S, C, F]) restore(ctx context.Context, subject, id string, b *ev
 			return aggregate.Folded[S]{State: state, Head: b.Head}, nil
 		}
 	}
-	f := aggregate.Start(k.decider, id)
-	err := k.log.History(ctx, subject, 0, func(r events.Record, _ *events.Commit) error {
+	f := known
+	err := k.log.History(ctx, subject, f.Head.Position+1, func(r events.Record, _ *events.Commit) error {
 		if r.Position > b.Head.Position {
 			return errEnough
 		}
@@ -93,10 +104,9 @@ func poisoned(r events.Record, cause error) error {
 		With("subject", r.Subject).With("position", r.Position)
 }
 
-// order is a command on its way to a boundary.
-type order[C, F any] struct {
-	subject, id     string
-	command         C
+// envelope is what a commit will say about a command, beside what was decided.
+type envelope struct {
+	subject, id     string // boundary
 	commandID       string
 	given           bool // the caller gave the id: it may have come before
 	principalToken  string
@@ -106,6 +116,12 @@ type order[C, F any] struct {
 	actor           events.Actor
 	correlation     string
 	causation       string
+}
+
+// order is a command on its way to a boundary.
+type order[C, F any] struct {
+	envelope
+	command C
 }
 
 // factsFor gathers what a decision needs, for a state that was just loaded. now
@@ -138,16 +154,16 @@ const decideAgain = 24
 func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Clock, facts factsFor[S, F]) (reply, error) {
 	out := reply{CommandID: o.commandID}
 	msgID := events.NewMsgID(o.subject, o.principalToken, o.commandID)
-	confirm := false
+	need := remembers
 	for round := 0; round < decideAgain; round++ {
-		f, err := k.load(ctx, o.subject, o.id, confirm)
+		f, err := k.load(ctx, o.subject, o.id, need)
 		if err != nil {
 			return out, err
 		}
 		if f.Head.Position != 0 {
 			k.cache.Add(o.subject, f)
 		}
-		if position := appliedAt(f.Head, msgID); position != 0 {
+		if position := k.appliedAt(f, o.command, msgID); position != 0 {
 			return k.recalled(ctx, o, position)
 		}
 		out.Position, out.Version = f.Head.Position, f.Head.Version
@@ -155,8 +171,8 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 		d, err := k.decide(ctx, o, f, now, clock, facts)
 		if err != nil || len(d.Events) == 0 {
 			// Nothing will be appended that could prove the state current.
-			if !confirm && !k.log.Confirmed() {
-				confirm = true
+			if need == remembers && !k.log.Confirmed() {
+				need = confirmed
 				continue
 			}
 			if o.given {
@@ -172,17 +188,15 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 		applied, err := k.append(ctx, o, msgID, f, d.Events, now)
 		switch {
 		case err == nil && applied.AlreadyApplied:
-			k.cache.Remove(o.subject)
 			return k.recalled(ctx, o, applied.Position)
 		case err == nil:
 			out.Position, out.Version, out.Result, out.Outcome = applied.Position, f.Head.Version+1, d.Result, OutcomeAppended
 			return out, nil
 		case errors.Is(err, eventlog.ErrConflict):
-			k.cache.Remove(o.subject)
-			confirm = true
+			need = afresh
 			pause(ctx, round)
 		default:
-			k.cache.Remove(o.subject)
+			k.cache.Remove(o.subject) // the outcome is open
 			return out, err
 		}
 	}
@@ -234,12 +248,14 @@ func (k *keeper[S, C, F]) append(ctx context.Context, o order[C, F], msgID event
 	if err != nil {
 		return eventlog.Appended{}, events.Errorf(events.CodePoisoned, "%s: a decision that cannot be folded: %w", o.subject, err)
 	}
-	carried := k.decider.EncodeState(after)
 	c := &events.Commit{
 		V: events.EnvelopeVersion, Log: k.log.ID(), ID: o.commandID, Kind: k.decider.Kind(), AggregateID: o.id,
 		Version: f.Head.Version + 1, Prev: f.Head.Position, PrevHash: f.Head.Hash, At: now, Rules: k.decider.Rules(),
 		Command: events.Command{Verb: o.verb, RequestDigest: o.digest}, Actor: o.actor,
-		Correlation: o.correlation, Causation: o.causation, Recent: f.Head.Recent, State: &carried,
+		Correlation: o.correlation, Causation: o.causation, Recent: f.Head.Recent,
+	}
+	if carried := k.decider.EncodeState(after); carried.V != 0 {
+		c.State = &carried
 	}
 	for _, p := range list {
 		c.Events = append(c.Events, events.Encode(p))
@@ -250,20 +266,35 @@ func (k *keeper[S, C, F]) append(ctx context.Context, o order[C, F], msgID event
 	})
 	if err == nil && !applied.AlreadyApplied {
 		head := events.HeadAfter(events.Record{Position: applied.Position, Payload: payload}, c, msgID)
-		k.cache.Add(o.subject, aggregate.Folded[S]{State: after, Head: head})
+		k.cache.Add(o.subject, aggregate.Folded[S]{State: aggregate.Place(after, applied.Position, msgID), Head: head})
 	}
 	return applied, err
 }
 
+// rememberer is implemented by states that recognise more commands than the last
+// commit of the boundary names.
+type rememberer interface {
+	// Applied is the position of a command about a target, 0 if it is not known.
+	Applied(target string, id events.MsgID) uint64
+}
+
 // appliedAt is the position of a command among the latest commits of its
-// boundary, 0 if it is none of them.
-func appliedAt(h events.Head, id events.MsgID) uint64 {
-	for _, r := range h.Recent {
+// boundary, or those that the state remembers; 0 if it is none of them.
+func (k *keeper[S, C, F]) appliedAt(f aggregate.Folded[S], command C, id events.MsgID) uint64 {
+	for _, r := range f.Head.Recent {
 		if r.ID == id {
 			return r.Position
 		}
 	}
-	return 0
+	state, ok := any(f.State).(rememberer)
+	if !ok {
+		return 0
+	}
+	about, ok := any(command).(interface{ Target() string })
+	if !ok {
+		return 0
+	}
+	return state.Applied(about.Target(), id)
 }
 
 // How far a command that would append nothing is looked for among earlier
@@ -291,7 +322,7 @@ func (k *keeper[S, C, F]) remembered(ctx context.Context, h events.Head, id even
 		if err != nil {
 			return 0, false, poisoned(*r, err)
 		}
-		if eventlog.MsgIDOf(r, c) == id {
+		if events.MsgIDOf(*r, c) == id {
 			return r.Position, true, nil
 		}
 		if c.Prev == 0 || now-c.At > rememberMs {
@@ -324,7 +355,7 @@ func (k *keeper[S, C, F]) recalled(ctx context.Context, o order[C, F], position 
 	if err != nil {
 		return out, poisoned(*r, err)
 	}
-	f, err := k.restore(ctx, o.subject, o.id, &eventlog.Boundary{Head: events.HeadAfter(*r, c, eventlog.MsgIDOf(r, c)), Record: r, Commit: c})
+	f, err := k.restore(ctx, o.subject, o.id, &eventlog.Boundary{Head: events.HeadAfter(*r, c, events.MsgIDOf(*r, c)), Record: r, Commit: c}, aggregate.Start(k.decider, o.id))
 	if err != nil {
 		return out, err
 	}
@@ -340,3 +371,6 @@ func pause(ctx context.Context, round int) {
 	case <-time.After(rand.N(most) + most/4):
 	}
 }
+
+// outcome is what became of the command.
+func (r reply) outcome() string { return r.Outcome }

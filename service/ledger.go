@@ -60,11 +60,12 @@ func (s *Service) ledgerCommand(root, verb, description string) endpoint {
 				return nil, err
 			}
 			o := order[release.Command, release.Facts]{command: c}
-			if err := s.fill(r, &o.envelope); err != nil {
+			if o.envelope, err = r.envelope(); err != nil {
 				return nil, err
 			}
 			o.subject, o.id = s.ledger.subject, s.instance
-			if err := r.caller.Proves(r.body.Text("principalId"), r.body.Text("controllerId")); err != nil && root == RootCommand {
+			// A release session names no principal; a body that does is compared.
+			if err := r.caller.Proves(aggregate.Of(r.body.Peek("principalId")), aggregate.Of(r.body.Peek("controllerId"))); err != nil {
 				return named(nil, err, o.commandID)
 			}
 			out, err := s.ledger.execute(ctx, o, s.clock, s.ledger.facts)
@@ -73,7 +74,9 @@ func (s *Service) ledgerCommand(root, verb, description string) endpoint {
 			}
 			full := ledgerReply{reply: out}
 			if d, ok := out.Result.(*release.Document); ok {
-				full.Incarnation = d.Incarnation
+				if full.Incarnation = d.Incarnation; full.Incarnation == 0 {
+					full.Incarnation = out.Position // this command opened it
+				}
 				full.Result, full.ReceiptsOmitted = d.Shortened(replyRoom)
 			}
 			return full, nil
@@ -83,7 +86,7 @@ func (s *Service) ledgerCommand(root, verb, description string) endpoint {
 
 // current is the ledger as of this call, and the time that counts for it.
 func (l *ledger) current(ctx context.Context) (aggregate.Folded[release.Ledger], events.Time, error) {
-	f, err := l.load(ctx, l.subject, l.instance, true)
+	f, err := l.load(ctx, l.subject, l.instance, confirmed)
 	return f, max(l.clock.Now(), f.Head.At), err
 }
 

@@ -66,8 +66,8 @@ func yes(b bool) float64 {
 // served counts a request that was answered.
 func (m *metrics) served(ep *endpoint, result any, err error, took time.Duration) {
 	outcome := "answered"
-	if r, ok := result.(reply); ok && r.Outcome != "" {
-		outcome = r.Outcome
+	if r, ok := result.(interface{ outcome() string }); ok && r.outcome() != "" {
+		outcome = r.outcome()
 	}
 	if err != nil {
 		outcome = string(events.AsError(err).Code)

@@ -161,6 +161,30 @@ func (r *request) actor() events.Actor {
 	}
 }
 
+// envelope reads what a commit will say about a command, except the boundary.
+func (r *request) envelope() (e envelope, err error) {
+	if e.commandID, err = r.commandID(); err != nil {
+		return e, err
+	}
+	if e.expectedVersion, err = r.expectedVersion(); err != nil {
+		return e, err
+	}
+	if e.correlation, err = r.label(HeaderCorrelationID); err != nil {
+		return e, err
+	}
+	if e.causation, err = r.label(HeaderCausationID); err != nil {
+		return e, err
+	}
+	e.given, e.principalToken, e.verb, e.digest, e.actor = r.gaveCommandID(), r.caller.Token, r.verb, r.digest(), r.actor()
+	return e, nil
+}
+
+// label reads a header that is carried along.
+func (r *request) label(name string) (string, error) {
+	v := r.headerText(name)
+	return v, events.CheckID(name, v)
+}
+
 // digest is the request digest: SHA-256 of verb, a zero byte, and the canonical
 // body. A body that has no canonical form (a duplicate key deep inside) counts as
 // it stands.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/forge-es/forge-es/aggregate/release"
 	"github.com/forge-es/forge-es/aggregate/session"
 	"github.com/forge-es/forge-es/eventlog"
 	"github.com/forge-es/forge-es/events"
@@ -37,6 +39,10 @@ type Options struct {
 	// RequireCapability makes the verbs that show an authority show the
 	// capability, too. Default: false.
 	RequireCapability bool
+
+	// MinimumSoak is how long a release must have been soaking before it can become
+	// known good. Default: 0, no minimum.
+	MinimumSoak time.Duration
 
 	// Clock. Default: a SystemClock with DefaultMaxClockSkew.
 	Clock Clock
@@ -116,6 +122,7 @@ type Service struct {
 	metrics  *metrics
 
 	works      *works
+	ledger     *ledger
 	imports    *keeper[session.ImportState, *session.Snapshot, session.Facts]
 	activity   *Activity
 	runner     *projections.Runner
@@ -155,9 +162,13 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 	if s.imports, err = newKeeper(opts.Log, session.Imports{}, 1, recallImport); err != nil {
 		return nil, err
 	}
+	s.ledger = &ledger{subject: events.ReleaseSubject(s.instance), instance: s.instance, clock: s.clock, minimumSoakMs: opts.MinimumSoak.Milliseconds()}
+	if s.ledger.keeper, err = newKeeper(opts.Log, release.Decider{}, 1, release.Recall); err != nil {
+		return nil, err
+	}
 	s.runner = projections.NewRunner(opts.Log, s.liveClaims)
 	s.metrics = newMetrics(s)
-	s.endpoints = append(append(s.commands(), s.queries()...), s.operations()...)
+	s.endpoints = slices.Concat(s.commands(), s.queries(), s.operations(), s.ledgerCommands(), s.ledgerQueries())
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("service endpoints: %w", err)
 	}
@@ -204,7 +215,7 @@ func (s *Service) operations() []endpoint {
 			}
 			out, err := handle(ctx, r)
 			out.CommandID = id
-			return named(out, err)(id)
+			return named(out, err, id)
 		}}
 	}
 	return []endpoint{

@@ -33,20 +33,19 @@ func (s *Service) command(root, verb, description string) endpoint {
 			if t, ok := o.command.(*session.Terminalize); ok && root == RootCommand && !t.Fenced() {
 				return nil, events.Errorf(events.CodeForbidden, "%s without an authority is an operator's", verb).With("field", "authority")
 			}
-			return named(s.works.run(ctx, o, r.caller))(o.commandID)
+			out, err := s.works.run(ctx, o, r.caller)
+			return named(out, err, o.commandID)
 		},
 	}
 }
 
 // named puts the command id into the details of an error, so that a caller that
 // gave none can repeat the command.
-func named(out reply, err error) func(commandID string) (any, error) {
-	return func(commandID string) (any, error) {
-		if err != nil {
-			return nil, events.AsError(err).With("commandId", commandID)
-		}
-		return out, nil
+func named(out any, err error, commandID string) (any, error) {
+	if err != nil {
+		return nil, events.AsError(err).With("commandId", commandID)
 	}
+	return out, nil
 }
 
 // order makes an order of a request about a work.
@@ -54,27 +53,12 @@ func (s *Service) order(r *request) (o order[session.Command, session.Facts], er
 	if o.command, err = session.Parse(r.verb, r.body); err != nil {
 		return o, err
 	}
-	if o.commandID, err = r.commandID(); err != nil {
+	if o.envelope, err = r.envelope(); err != nil {
 		return o, err
 	}
-	if o.expectedVersion, err = r.expectedVersion(); err != nil {
-		return o, err
-	}
-	o.given = r.gaveCommandID()
 	o.id = o.command.Target()
 	o.subject = events.WorkSubject(s.instance, o.id)
-	o.verb, o.digest, o.actor, o.principalToken = r.verb, r.digest(), r.actor(), r.caller.Token
-	if o.correlation, err = r.label(HeaderCorrelationID); err != nil {
-		return o, err
-	}
-	o.causation, err = r.label(HeaderCausationID)
-	return o, err
-}
-
-// label reads a header that is carried along.
-func (r *request) label(name string) (string, error) {
-	v := r.headerText(name)
-	return v, events.CheckID(name, v)
+	return o, nil
 }
 
 // run executes an order on its work.
@@ -110,6 +94,6 @@ func (w *works) current(ctx context.Context, r *request) (aggregate.Folded[sessi
 	if err := events.CheckID("workId", id); err != nil {
 		return aggregate.Folded[session.State]{}, 0, err
 	}
-	f, err := w.load(ctx, events.WorkSubject(w.instance, id), id, true)
+	f, err := w.load(ctx, events.WorkSubject(w.instance, id), id, confirmed)
 	return f, max(w.clock.Now(), f.Head.At), err
 }
