@@ -31,7 +31,10 @@ type Decider[S, C, F any] interface {
 	// Evolve gives the state after an event. It fails on an event that cannot
 	// follow the state, or that is not one of this kind.
 	Evolve(state S, event events.Payload) (S, error)
-	// EncodeState and DecodeState turn a state into what a commit carries.
+	// Carries reports whether every commit carries the state after it.
+	Carries() bool
+	// EncodeState and DecodeState turn a state into what a commit carries, and
+	// what digests are made of.
 	// DecodeState reports ok = false for a version that it does not know; then
 	// the state has to be folded.
 	EncodeState(state S) events.State

@@ -16,6 +16,8 @@ type stack struct{}
 func (stack) Kind() string                        { return events.KindWork }
 func (stack) Rules() int                          { return 1 }
 func (stack) Initial(id string) string            { return id }
+func (stack) Carries() bool { return true }
+
 func (stack) EncodeState(string) (s events.State) { return s }
 
 func (stack) DecodeState(string, events.State) (string, bool, error) { return "", false, nil }

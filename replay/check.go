@@ -132,18 +132,19 @@ func (w *walk) take(r events.Record) error {
 	if err := recent(b.head, c, id); err != nil {
 		return bad(AspectRecent, err)
 	}
+	at := place{r.Position, id}
 	var was events.State
 	if w.opts.Twice {
 		was = b.fold.state()
 	}
-	if err := b.fold.evolve(list); err != nil {
+	if err := b.fold.evolve(list, at); err != nil {
 		if errors.As(err, new(ownerError)) {
 			return bad(AspectOwner, err)
 		}
 		return bad(AspectFold, err)
 	}
 	if w.opts.Twice {
-		if err := b.fold.again(list, was); err != nil {
+		if err := b.fold.again(list, at, was); err != nil {
 			return fmt.Errorf("position %d on %s: %w", r.Position, r.Subject, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/forge-es/forge-es/aggregate"
+	"github.com/forge-es/forge-es/aggregate/release"
 	"github.com/forge-es/forge-es/aggregate/session"
 	"github.com/forge-es/forge-es/events"
 )
@@ -21,12 +22,15 @@ var kinds = map[string]struct {
 	events.KindImport: {carries: true, start: func(id string) fold {
 		return begin(session.Imports{}, id, nil)
 	}},
+	events.KindRelease: {start: func(id string) fold {
+		return begin(release.Decider{}, id, nil)
+	}},
 }
 
 // fold is a boundary of any kind.
 type fold interface {
-	// evolve goes on by the events of one commit.
-	evolve(list []events.Payload) error
+	// evolve goes on by the events of one commit, which lies at.
+	evolve(list []events.Payload, at place) error
 	// state is where it stands, encoded.
 	state() events.State
 	// same reports whether a carried state says the same as the fold; known is
@@ -34,7 +38,13 @@ type fold interface {
 	same(carried events.State) (same, known bool, err error)
 	// again folds the events twice more from where evolve began, and fails
 	// unless that gives the same. was is the state as it was there.
-	again(list []events.Payload, was events.State) error
+	again(list []events.Payload, at place, was events.State) error
+}
+
+// place is where a commit lies, and under which message id.
+type place struct {
+	position uint64
+	id       events.MsgID
 }
 
 // folded is a fold by a decider.
@@ -50,7 +60,7 @@ func begin[S, C, F any](d aggregate.Decider[S, C, F], id string, judge func(stri
 	return &folded[S, C, F]{decider: d, id: id, after: d.Initial(id), judge: judge}
 }
 
-func (f *folded[S, C, F]) evolve(list []events.Payload) error {
+func (f *folded[S, C, F]) evolve(list []events.Payload, at place) error {
 	f.before = f.after
 	for i, e := range list {
 		next, err := f.decider.Evolve(f.after, e)
@@ -62,6 +72,7 @@ func (f *folded[S, C, F]) evolve(list []events.Payload) error {
 		}
 		f.after = next
 	}
+	f.after = aggregate.Place(f.after, at.position, at.id)
 	return nil
 }
 
@@ -83,13 +94,14 @@ func (f *folded[S, C, F]) same(carried events.State) (same, known bool, err erro
 // this program, not in the log.
 var errUnstable = errors.New("the same events fold to another state the second time")
 
-func (f *folded[S, C, F]) again(list []events.Payload, was events.State) error {
+func (f *folded[S, C, F]) again(list []events.Payload, at place, was events.State) error {
 	now := f.state()
 	for range 2 {
 		state, err := aggregate.Evolve(f.decider, f.before, list)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnstable, err)
 		}
+		state = aggregate.Place(state, at.position, at.id)
 		if !equal(f.decider.EncodeState(state), now) || !equal(f.decider.EncodeState(f.before), was) {
 			return errUnstable
 		}

@@ -16,7 +16,7 @@ type fickle struct {
 
 func (f fickle) Initial(string) []byte { return []byte{1} }
 func (f fickle) Evolve(state []byte, _ events.Payload) ([]byte, error) {
-	return f.evolve(state), nil
+	return f.evolve(state, place{}), nil
 }
 
 func (f fickle) EncodeState(state []byte) events.State {
@@ -37,10 +37,10 @@ func TestFoldTwice(t *testing.T) {
 	} {
 		f := begin(fickle{evolve: tt.evolve}, "w1", nil)
 		was, list := f.state(), []events.Payload{events.WorkStateSet{}}
-		if err := f.evolve(list); err != nil {
+		if err := f.evolve(list, place{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.again(list, was); (err == nil) != tt.stable || err != nil && !errors.Is(err, errUnstable) {
+		if err := f.again(list, place{}, was); (err == nil) != tt.stable || err != nil && !errors.Is(err, errUnstable) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

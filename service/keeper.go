@@ -254,7 +254,8 @@ func (k *keeper[S, C, F]) append(ctx context.Context, o order[C, F], msgID event
 		Command: events.Command{Verb: o.verb, RequestDigest: o.digest}, Actor: o.actor,
 		Correlation: o.correlation, Causation: o.causation, Recent: f.Head.Recent,
 	}
-	if carried := k.decider.EncodeState(after); carried.V != 0 {
+	if k.decider.Carries() {
+		carried := k.decider.EncodeState(after)
 		c.State = &carried
 	}
 	for _, p := range list {

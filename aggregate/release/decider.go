@@ -2,6 +2,7 @@ package release
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/forge-es/forge-es/aggregate"
 	"github.com/forge-es/forge-es/events"
@@ -61,11 +62,42 @@ func (Decider) Decide(l Ledger, c Command, f Facts) (aggregate.Decision, error) 
 // Evolve gives the ledger after an event.
 func (Decider) Evolve(l Ledger, event events.Payload) (Ledger, error) { return l.evolve(event) }
 
-// EncodeState and DecodeState: the ledger is not carried by commits; it is
-// folded.
-func (Decider) EncodeState(Ledger) events.State { return events.State{} }
+// Carries is false: the ledger is folded from its commits.
+func (Decider) Carries() bool { return false }
 
-// DecodeState never knows a state.
+// stateVersion is the version of the encoded ledger.
+const stateVersion = 1
+
+// EncodeState writes the whole ledger, for digests.
+func (Decider) EncodeState(l Ledger) events.State {
+	w := events.NewWriter(4096)
+	w.Object()
+	w.Array("documents", len(l.docs))
+	for _, d := range l.docs {
+		text, _ := d.MarshalJSON() // it writes to memory
+		w.Object()
+		w.Text("name", d.Name)
+		w.Bin("text", text)
+		w.Uint("incarnation", d.Incarnation)
+		w.TimePtr("phaseSince", d.PhaseSince)
+		w.OptBool("adopted", d.adopted)
+		gates := make([]string, 0, len(d.passed))
+		for g := range d.passed {
+			gates = append(gates, g.Kind+" "+g.ID)
+		}
+		slices.Sort(gates)
+		w.Array("passed", len(gates))
+		for _, g := range gates {
+			w.TextItem(g)
+		}
+		w.End()
+	}
+	w.OptBin("authority", l.Authority)
+	w.End()
+	return events.State{V: stateVersion, Data: w.Bytes()}
+}
+
+// DecodeState reads none: commits do not carry the ledger.
 func (Decider) DecodeState(string, events.State) (Ledger, bool, error) { return Ledger{}, false, nil }
 
 // command is what all commands share.

@@ -62,6 +62,9 @@ func (Decider) Rules() int { return RulesVersion }
 // Initial is an unknown work that nobody ever owned.
 func (Decider) Initial(id string) State { return State{WorkID: id} }
 
+// Carries is true: a work is small.
+func (Decider) Carries() bool { return true }
+
 // EncodeState gives what a commit carries.
 func (Decider) EncodeState(s State) events.State { return encodeState(s) }
 

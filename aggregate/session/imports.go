@@ -81,6 +81,9 @@ func (Imports) Evolve(s ImportState, event events.Payload) (ImportState, error) 
 	return s, nil
 }
 
+// Carries is true: little is remembered.
+func (Imports) Carries() bool { return true }
+
 // EncodeState gives what a commit carries.
 func (Imports) EncodeState(s ImportState) events.State {
 	w := events.NewWriter(256)
