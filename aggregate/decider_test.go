@@ -13,10 +13,10 @@ import (
 // stack is a decider for these tests: a work whose states pile up.
 type stack struct{}
 
-func (stack) Kind() string                        { return events.KindWork }
-func (stack) Rules() int                          { return 1 }
-func (stack) Initial(id string) string            { return id }
-func (stack) Carries() bool { return true }
+func (stack) Kind() string             { return events.KindWork }
+func (stack) Rules() int               { return 1 }
+func (stack) Initial(id string) string { return id }
+func (stack) Carries() bool            { return true }
 
 func (stack) EncodeState(string) (s events.State) { return s }
 

@@ -16,7 +16,7 @@ type fickle struct {
 
 func (f fickle) Initial(string) []byte { return []byte{1} }
 func (f fickle) Evolve(state []byte, _ events.Payload) ([]byte, error) {
-	return f.evolve(state, place{}), nil
+	return f.evolve(state), nil
 }
 
 func (f fickle) EncodeState(state []byte) events.State {
