@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -288,6 +289,39 @@ func TestTour(t *testing.T) {
 	if r["position"] != 1.0 {
 		t.Errorf("history: %v", r)
 	}
+}
+
+// TestReadme runs the tour of the README, line by line.
+func TestReadme(t *testing.T) {
+	s := newShell(t)
+	ready := s.serve("--data=data", "--listen=127.0.0.1:0")
+	s.env = append(s.env, "NATS_URL="+ready.NATS, "PATH="+filepath.Dir(forgePath)+":"+filepath.Dir(natsPath)+":"+os.Getenv("PATH"))
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tour, _ := strings.Cut(string(b), "## A tour\n")
+	tour, _, _ = strings.Cut(tour, "\n## ")
+	lines, status := 0, 0
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(tour, -1) {
+		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", "")) {
+			line = strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(line, "#"):
+				if m := regexp.MustCompile(`exit status (\d)`).FindStringSubmatch(line); m != nil {
+					status, _ = strconv.Atoi(m[1])
+				}
+			case line != "" && !strings.HasPrefix(line, "export PATH="):
+				s.run("sh", "-c", line).ends(status).lacks("Nats-Service-Error")
+				lines, status = lines+1, 0
+			}
+		}
+	}
+	if lines < 10 {
+		t.Errorf("the tour has only %d commands", lines)
+	}
+	s.forge("history", "w1").shows(`c1 gen 1 \(first\)`, `state is completed`)
+	s.forge("work", "info", "w2").shows(`^claim +live`)
 }
 
 // TestExistingServer: the service on a NATS server that is there already, with an

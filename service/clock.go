@@ -21,6 +21,7 @@ type Clock interface {
 // wall clock moves nothing. It is for concurrent use.
 type SystemClock struct {
 	start time.Time // carries the monotonic reading
+	wall  func() time.Time
 	skew  time.Duration
 	mu    sync.Mutex
 	step  time.Duration // largest step seen beyond skew, 0 for none
@@ -32,7 +33,7 @@ const DefaultMaxClockSkew = 2 * time.Second
 
 // NewSystemClock starts a clock that reports steps of the wall clock beyond skew.
 func NewSystemClock(skew time.Duration) *SystemClock {
-	return &SystemClock{start: time.Now(), skew: skew}
+	return &SystemClock{start: time.Now(), wall: time.Now, skew: skew}
 }
 
 // Now is start plus the monotonic time since.
@@ -42,8 +43,8 @@ func (c *SystemClock) Now() events.Time {
 
 // Step is how far the wall clock is ahead of this clock.
 func (c *SystemClock) Step() time.Duration {
-	now := time.Now()
-	return now.Round(0).Sub(c.start.Round(0)) - now.Sub(c.start)
+	gone := time.Since(c.start)
+	return c.wall().Round(0).Sub(c.start.Round(0)) - gone
 }
 
 // Trusted reports a step of the wall clock beyond the skew that was allowed. Once

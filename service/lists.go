@@ -18,7 +18,7 @@ func (s *Service) claims(ctx context.Context, r *request) (projections.Page, err
 		ControllerID: text("controllerId"), ControllerType: text("controllerType"), PrincipalID: text("principalId"),
 		ControllerInstanceID: text("controllerInstanceId"),
 	}
-	now := s.clock.Now()
+	now := s.now()
 	if within := b.Millis("expiresWithinMs"); within.Set {
 		by := now.Add(within.Value)
 		f.ExpiresBy = &by

@@ -47,6 +47,11 @@ type Options struct {
 	// Clock. Default: a SystemClock with DefaultMaxClockSkew.
 	Clock Clock
 
+	// MaxClockSkew is how far the clock of this node may be from that of the stream
+	// leader, before Ready reports it, and before what rests on the end of a lease
+	// is refused. Default: DefaultMaxClockSkew.
+	MaxClockSkew time.Duration
+
 	// UUID is the random source of capabilities. Default: random UUIDs.
 	UUID func() (string, error)
 
@@ -93,6 +98,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.PendingBytes, 64<<20)
 	setDefault(&o.CommandTimeout, 15*time.Second)
 	setDefault(&o.ViewTimeout, 3*time.Second)
+	setDefault(&o.MaxClockSkew, DefaultMaxClockSkew)
 	if o.Clock == nil {
 		o.Clock = NewSystemClock(DefaultMaxClockSkew)
 	}
@@ -155,7 +161,7 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 	if s.activity, err = OpenActivity(ctx, opts.Forge, s.instance, opts.Replicas); err != nil {
 		return nil, err
 	}
-	s.works = &works{instance: s.instance, activity: s.activity, clock: s.clock, requireCapability: opts.RequireCapability}
+	s.works = &works{instance: s.instance, activity: s.activity, clock: s.clock, maxSkew: opts.MaxClockSkew, requireCapability: opts.RequireCapability}
 	if s.works.keeper, err = newKeeper(opts.Log, session.Decider{}, opts.CacheSize, session.Recall); err != nil {
 		return nil, err
 	}
@@ -295,6 +301,9 @@ func (s *Service) Ready() Ready {
 	if err := s.clock.Trusted(); err != nil {
 		not("clock", err)
 	}
+	if ahead := s.ahead(); ahead.Abs() > s.opts.MaxClockSkew {
+		not(fmt.Sprintf("clock: %s ahead of the stream leader's", ahead.Round(time.Millisecond)), nil)
+	}
 	durable := s.opts.Log.Durable()
 	for _, status := range s.runner.Statuses() {
 		p := ProjectionReady{Status: status}
@@ -308,6 +317,16 @@ func (s *Service) Ready() Ready {
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r
+}
+
+// ahead is how far the clock is ahead of that of the stream leader.
+func (s *Service) ahead() time.Duration {
+	return s.clock.Now().Std().Sub(s.opts.Log.LeaderTime())
+}
+
+// now is the time for lists: the clock's, unless that is too far ahead.
+func (s *Service) now() events.Time {
+	return min(s.clock.Now(), events.TimeOf(s.opts.Log.LeaderTime().Add(s.opts.MaxClockSkew)))
 }
 
 // maxReadyLag is how many commits a list may be behind while the service calls

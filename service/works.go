@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"github.com/forge-es/forge-es/aggregate"
 	"github.com/forge-es/forge-es/aggregate/session"
@@ -14,6 +15,7 @@ type works struct {
 	instance string
 	activity *Activity
 	clock    Clock
+	maxSkew  time.Duration
 	// requireCapability is asked of the verbs that show an authority.
 	requireCapability bool
 }
@@ -74,7 +76,13 @@ func (w *works) run(ctx context.Context, o order[session.Command, session.Facts]
 	}
 	return w.execute(ctx, o, w.clock, func(ctx context.Context, s session.State, now events.Time) (session.Facts, error) {
 		f := session.Facts{Now: now, Caller: caller, RequireCapability: w.requireCapability}
-		var err error
+		err := error(nil)
+		if asksWhoIsLive(o.verb) {
+			err = w.early(s, now)
+		}
+		if err != nil {
+			return f, err
+		}
 		if s.NeedsExecution(o.command, now) {
 			if f.Execution, err = w.activity.Execution(ctx, s.OwnerSession(now)); err != nil {
 				return f, err
@@ -87,6 +95,27 @@ func (w *works) run(ctx context.Context, o order[session.Command, session.Facts]
 	})
 }
 
+// asksWhoIsLive reports whether a verb is decided by whether a lease runs.
+func asksWhoIsLive(verb string) bool {
+	switch verb {
+	case session.VerbRelease, session.VerbForceRelease, session.VerbSetState, session.VerbImport, session.VerbResolveImport:
+		return false
+	}
+	return true
+}
+
+// early is FORGE_CLOCK_SKEW when a lease has ended for this node, but not for one
+// whose clock agrees with that of the stream leader: a node that is ahead must not
+// tell holders that they lost their work.
+func (w *works) early(s session.State, now events.Time) error {
+	leader := events.TimeOf(w.log.LeaderTime())
+	if s.Live(now) != nil || s.Live(leader.Add(w.maxSkew.Milliseconds())) == nil {
+		return nil
+	}
+	return events.Errorf(events.CodeClockSkew, "the lease of %s ends at %s, which is not yet over by the clock of the stream leader", s.WorkID, s.Owner.LeaseExpiresAt).
+		With("workId", s.WorkID).With("leaseExpiresAt", s.Owner.LeaseExpiresAt).With("aheadMs", int64(now-leader))
+}
+
 // current is the state of a work as of this call, its position, and the time that
 // counts for it.
 func (w *works) current(ctx context.Context, r *request) (aggregate.Folded[session.State], events.Time, error) {
@@ -95,5 +124,9 @@ func (w *works) current(ctx context.Context, r *request) (aggregate.Folded[sessi
 		return aggregate.Folded[session.State]{}, 0, err
 	}
 	f, err := w.load(ctx, events.WorkSubject(w.instance, id), id, confirmed)
-	return f, max(w.clock.Now(), f.Head.At), err
+	now := max(w.clock.Now(), f.Head.At)
+	if err == nil {
+		err = w.early(f.State, now)
+	}
+	return f, now, err
 }

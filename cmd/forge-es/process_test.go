@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,17 +22,21 @@ type process struct {
 	ended chan struct{} // closed when it has ended
 }
 
-// startProcess starts one in a directory, on free ports, with its data in data
-// and its ready file in ready.json.
+// startProcess starts one in a directory, on free ports, with its ready file in
+// ready.json and, unless it uses an existing server, its data in data.
 func startProcess(dir string, stderr io.Writer, flags ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	p := &process{ended: make(chan struct{})}
+	args := []string{"forge-es", "serve", "--http=127.0.0.1:0", "--ready-file=ready.json"}
+	if !strings.Contains(strings.Join(flags, " "), "--server") {
+		args = append(args, "--data=data", "--listen=127.0.0.1:0")
+	}
 	p.cmd = &exec.Cmd{
 		Path: self, Dir: dir, Stderr: stderr,
-		Args: append([]string{"forge-es", "serve", "--data=data", "--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--ready-file=ready.json"}, flags...),
+		Args: append(args, flags...),
 		Env:  []string{"HOME=" + dir, "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")},
 	}
 	if err := p.cmd.Start(); err != nil {
