@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -192,4 +195,27 @@ func mustInto(t testing.TB, r *servicetest.Reply, v any) {
 func sorted(list []string) []string {
 	slices.Sort(list)
 	return list
+}
+
+// scrape reads a page of a node.
+func scrape(t testing.TB, n *servicetest.Node, path string) []byte {
+	t.Helper()
+	w := httptest.NewRecorder()
+	n.HTTP().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Body.Bytes()
+}
+
+// metric reads a metric of a node, the sum over its labels.
+func metric(t testing.TB, n *servicetest.Node, name string) (sum float64) {
+	t.Helper()
+	for line := range strings.Lines(string(scrape(t, n, "/metrics"))) {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' ')+1:]), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += v
+		}
+	}
+	return sum
 }

@@ -138,7 +138,6 @@ type Service struct {
 	endpoints []endpoint
 	roots     map[string]map[string]bool // verb → roots that it is served on
 	svc       micro.Service
-	subs      int // subscriptions of the connection before the endpoints
 
 	life context.Context
 	end  context.CancelFunc
@@ -184,7 +183,6 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 			s.log.Error().Err(err).Msg("projections stopped")
 		}
 	})
-	s.subs = s.app.NumSubscriptions()
 	if err := s.listen(); err != nil {
 		s.end()
 		s.done.Wait()
@@ -244,16 +242,22 @@ func (s *Service) operations() []endpoint {
 	}
 }
 
+// frameworkSubs are the subscriptions of the services framework itself: PING, INFO
+// and STATS, each for all services, for the name, and for the one service.
+const frameworkSubs = 9
+
 // drainPatience bounds each step of Stop.
 const drainPatience = 10 * time.Second
 
 // Stop takes no more requests, answers those that came, and returns when nothing
 // of the service runs any more. The connections and the log stay open.
 func (s *Service) Stop() error {
+	own := len(s.svc.Info().Endpoints) + frameworkSubs
+	others := s.app.NumSubscriptions() - own // of whoever else uses the connection
 	err := s.svc.Stop()
 	// Draining goes on after Stop returns: wait until every subscription is gone
 	// and so every message was handed to its lane.
-	for limit := time.Now().Add(drainPatience); s.app.NumSubscriptions() > s.subs && !s.app.IsClosed() && time.Now().Before(limit); {
+	for limit := time.Now().Add(drainPatience); s.app.NumSubscriptions() > others && !s.app.IsClosed() && time.Now().Before(limit); {
 		time.Sleep(time.Millisecond)
 	}
 	s.lanes.close()
