@@ -4,8 +4,10 @@
 //   - A Home is the controller home of the replaced system. Reading it leaves it
 //     byte for byte as it was, also beside a running writer.
 //   - A Group is what lies in one place under one scope: a claim snapshot (record
-//     or file), retained identities, transport session activity, or work states.
-//   - An Entry is one item of a Group, kept as the JSON it was found as.
+//     or file), retained identities, transport session activity, work states,
+//     release documents, or the release authority.
+//   - An Entry is one item of a Group, kept as the JSON it was found as; a release
+//     document as the bytes it has.
 //   - A Plan is what would be sent, in order, cut into commands; its Report is
 //     the dry run.
 //   - A Sender sends commands; Run sends a Plan and gives the Report of what

@@ -37,6 +37,8 @@ var (
 	ErrNotHome = fmt.Errorf("%w: not a home", ErrLegacy)
 	// ErrStore is returned for a claim store file that cannot be read as one.
 	ErrStore = fmt.Errorf("%w: unusable claim store", ErrLegacy)
+	// ErrAuthority is returned for a file that cannot be read as a release authority.
+	ErrAuthority = fmt.Errorf("%w: unusable release authority", ErrLegacy)
 )
 
 // Home is the controller home of an existing installation. It holds no open
@@ -155,7 +157,7 @@ func (s *Sessions) readFiles(ctx context.Context, root *os.Root, silenced func(s
 		}
 		scope := repo.Name()
 		name := path.Join(repositoriesName, scope, storeFileName)
-		raw, err := readQuiet(ctx, func() (*os.File, error) { return root.Open(name) }, func() (fs.FileInfo, error) { return root.Stat(name) })
+		raw, err := readQuiet(ctx, maxStoreFile, func() (*os.File, error) { return root.Open(name) }, func() (fs.FileInfo, error) { return root.Stat(name) })
 		switch {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 			return err
@@ -187,7 +189,7 @@ func ReadStoreFile(ctx context.Context, name, scope string) (*Sessions, error) {
 	if err := checkScope(scope); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	raw, err := readQuiet(ctx, func() (*os.File, error) { return os.Open(name) }, func() (fs.FileInfo, error) { return os.Stat(name) })
+	raw, err := readQuiet(ctx, maxStoreFile, func() (*os.File, error) { return os.Open(name) }, func() (fs.FileInfo, error) { return os.Stat(name) })
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStore, err)
 	}
@@ -198,18 +200,18 @@ func ReadStoreFile(ctx context.Context, name, scope string) (*Sessions, error) {
 	return &Sessions{From: name, Groups: []*Group{g}}, nil
 }
 
-// readQuiet reads a regular file as it was at one moment: again, if it was
-// written meanwhile.
-func readQuiet(ctx context.Context, open func() (*os.File, error), stat func() (fs.FileInfo, error)) ([]byte, error) {
+// readQuiet reads a regular file of at most so many bytes as it was at one moment:
+// again, if it was written meanwhile.
+func readQuiet(ctx context.Context, most int64, open func() (*os.File, error), stat func() (fs.FileInfo, error)) ([]byte, error) {
 	for try := 0; ; try++ {
 		before, err := stat()
 		if err != nil {
 			return nil, err
 		}
-		if err := checkRegular(before, maxStoreFile); err != nil {
+		if err := checkRegular(before, most); err != nil {
 			return nil, err
 		}
-		raw, err := readAll(open)
+		raw, err := readAll(open, most)
 		if err != nil {
 			return nil, err
 		}
@@ -229,13 +231,13 @@ func readQuiet(ctx context.Context, open func() (*os.File, error), stat func() (
 	}
 }
 
-func readAll(open func() (*os.File, error)) ([]byte, error) {
+func readAll(open func() (*os.File, error), most int64) ([]byte, error) {
 	f, err := open()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxStoreFile+1))
+	return io.ReadAll(io.LimitReader(f, most+1))
 }
 
 func checkRegular(info fs.FileInfo, most int64) error {

@@ -41,6 +41,11 @@ type step struct {
 // states, for counting only.
 func PlanSessions(s *Sessions, works *Works) *Plan {
 	p := newPlan("sessions", s.From, s.Problems, s.Missing)
+	p.addSessions(s, works)
+	return p.done()
+}
+
+func (p *Plan) addSessions(s *Sessions, works *Works) {
 	for _, place := range []Place{PlaceRecord, PlaceFile, PlaceRetained, PlaceActivity} {
 		for _, g := range s.Groups {
 			if g.Place == place {
@@ -49,18 +54,21 @@ func PlanSessions(s *Sessions, works *Works) *Plan {
 		}
 	}
 	p.base.Works = countWorks(p.base.Entries, works)
-	return p.done()
 }
 
 // PlanWorks plans one work.set-state for each work of a works file. A blank
 // reason is DefaultReason.
 func PlanWorks(w *Works, reason string) *Plan {
 	p := newPlan("works", w.From, w.Problems, nil)
+	p.addWorks(w, reason)
+	return p.done()
+}
+
+func (p *Plan) addWorks(w *Works, reason string) {
 	if p.reason = strings.TrimSpace(reason); p.reason == "" {
 		p.reason = DefaultReason
 	}
 	p.add(&Group{Place: PlaceWorks, Location: w.From, Entries: w.Entries})
-	return p.done()
 }
 
 func newPlan(kind, from string, problems []Problem, missing []string) *Plan {
@@ -127,10 +135,10 @@ func (p *Plan) add(g *Group) {
 			line.Outcome, line.Reason = OutcomeIgnored, g.Ignored
 		case e.Dropped != "":
 			line.Outcome, line.Reason = OutcomeDropped, e.Dropped
-		case empty+one > MaxBody:
-			line.Outcome, line.Reason = OutcomeDropped, fmt.Sprintf("it needs a command of %d bytes, the most is %d", empty+one, MaxBody)
+		case empty+one > g.maxBody():
+			line.Outcome, line.Reason = OutcomeDropped, fmt.Sprintf("it needs a command of %d bytes, the most is %d", empty+one, g.maxBody())
 		default:
-			if len(s.picks) == perBody || size+one > MaxBody {
+			if len(s.picks) == perBody || size+one > g.maxBody() {
 				flush()
 			}
 			s.picks, size, begun = append(s.picks, i), size+one, true
@@ -147,7 +155,20 @@ func (p *Plan) add(g *Group) {
 }
 
 // chunked reports whether a command carries several entries of the group.
-func (g *Group) chunked() bool { return g.Place != PlaceActivity && g.Place != PlaceWorks }
+func (g *Group) chunked() bool {
+	return g.Place == PlaceRecord || g.Place == PlaceFile || g.Place == PlaceRetained
+}
+
+// ordered reports whether the commands of the group go one after another.
+func (g *Group) ordered() bool { return g.Place != PlaceActivity && g.Place != PlaceWorks }
+
+// maxBody is the most bytes of a body that carries entries of the group.
+func (g *Group) maxBody() int {
+	if g.Place == PlaceRelease {
+		return MaxDocumentBody
+	}
+	return MaxBody
+}
 
 // command makes the command of a step.
 func (p *Plan) command(s *step) Command {
@@ -157,6 +178,10 @@ func (p *Plan) command(s *step) Command {
 		c.Aggregate, c.Verb = "activity", "set"
 	case PlaceWorks:
 		c.Verb = "set-state"
+	case PlaceRelease:
+		c.Aggregate, c.Verb = "release", "receive-document"
+	case PlaceAuthority:
+		c.Aggregate, c.Verb = "authority", "publish"
 	default:
 		sum := sha256.Sum256(c.Body) // it names source and scope
 		c.ID = "import-" + hex.EncodeToString(sum[:16])
@@ -167,21 +192,24 @@ func (p *Plan) command(s *step) Command {
 // body writes the body of a step; one without entries is the frame alone.
 func (p *Plan) body(s *step) []byte {
 	g := s.group
+	var e Entry
+	if len(s.picks) > 0 {
+		e = g.Entries[s.picks[0]]
+	}
 	switch g.Place {
-	case PlaceActivity, PlaceWorks:
-		var e Entry
-		if len(s.picks) > 0 {
-			e = g.Entries[s.picks[0]]
-		}
-		if g.Place == PlaceActivity {
-			b := appendText([]byte(`{"sessionId":`), e.Key)
-			b = append(append(b, `,"session":`...), e.Raw...)
-			return append(b, `,"keepNewer":true}`...)
-		}
+	case PlaceActivity:
+		b := appendText([]byte(`{"sessionId":`), e.Key)
+		b = append(append(b, `,"session":`...), e.Raw...)
+		return append(b, `,"keepNewer":true}`...)
+	case PlaceWorks:
 		b := appendText([]byte(`{"workId":`), e.WorkID)
 		b = append(append(b, `,"state":`...), e.Raw...)
 		b = appendText(append(b, `,"reason":`...), p.reason)
 		return append(b, '}')
+	case PlaceRelease:
+		return e.Raw
+	case PlaceAuthority:
+		return append(append([]byte(`{"authority":`), e.Raw...), '}')
 	}
 	b := appendText([]byte(`{"source":`), string(g.Place))
 	if !g.Wide {

@@ -23,6 +23,11 @@ const (
 	// Answers to activity and works.
 	OutcomeSet Outcome = "set"
 
+	// An answer to release documents, which may also be imported or unchanged: it
+	// is stored, now or before, but is no valid session; reason says why. No
+	// release can be created until it is replaced or discarded.
+	OutcomeInvalid Outcome = "invalid"
+
 	OutcomeRefused Outcome = "refused" // the service refused its command; reason begins with the code
 	OutcomeFailed  Outcome = "failed"  // its command failed and may or may not have arrived; this ended the run
 	OutcomeUnknown Outcome = "unknown" // the reply did not say what became of it
@@ -32,8 +37,8 @@ const (
 // fields keep name and meaning, new ones may come.
 type Report struct {
 	SchemaVersion int    `json:"schemaVersion"` // 1
-	Kind          string `json:"kind"`          // "sessions" or "works"
-	From          string `json:"from"`          // the home or file
+	Kind          string `json:"kind"`          // "sessions", "works", "releases" or "home"
+	From          string `json:"from"`          // the home, folder or file
 	DryRun        bool   `json:"dryRun"`        // nothing was sent
 
 	// Complete: every command was answered (false in a dry run).
@@ -48,7 +53,16 @@ type Report struct {
 	Missing  []string      `json:"missing"`  // places that the home lacks
 
 	Works WorkCount `json:"works"`
+
+	Forms map[string]int `json:"forms,omitempty"` // release documents by form; forms without one are left out
 }
+
+// Forms of a release document, as the service tells them.
+const (
+	FormCurrent  = "current"            // a valid session
+	FormAwaiting = "awaiting-migration" // an older form that release.migrate understands
+	FormInvalid  = "invalid"
+)
 
 // PlaceReport is the part of one place and scope.
 type PlaceReport struct {
@@ -75,6 +89,7 @@ type EntryReport struct {
 	Key     string  `json:"key,omitempty"`    // as Entry.Key
 	WorkID  string  `json:"workId,omitempty"` // as Entry.WorkID
 	Outcome Outcome `json:"outcome"`
+	Form    string  `json:"form,omitempty"` // of a release document
 	Reason  string  `json:"reason,omitempty"`
 	Note    string  `json:"note,omitempty"`
 }
@@ -89,7 +104,7 @@ type WorkCount struct {
 }
 
 // Ok reports whether everything that was found was taken over or was known:
-// nothing dropped, quarantined, refused, failed, unsent or unreadable.
+// nothing dropped, quarantined, invalid, refused, failed, unsent or unreadable.
 func (r *Report) Ok() bool {
 	for outcome, n := range r.Counts {
 		switch outcome {
@@ -103,11 +118,14 @@ func (r *Report) Ok() bool {
 	return len(r.Problems) == 0 && (r.Complete || r.DryRun)
 }
 
-// count fills Counts anew.
+// count fills Counts and Forms anew.
 func (r *Report) count() {
-	r.Counts = make(map[Outcome]int)
+	r.Counts, r.Forms = make(map[Outcome]int), make(map[string]int)
 	for i := range r.Entries {
 		r.Counts[r.Entries[i].Outcome]++
+		if form := r.Entries[i].Form; form != "" {
+			r.Forms[form]++
+		}
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // inFlight is how many commands of activity and works are under way at a time.
-// Snapshots go one after another, since their order matters.
+// Snapshots go one after another, since their order matters, and release documents,
+// since the ledger takes one command at a time anyway.
 const inFlight = 16
 
 // Run sends a plan and reports what became of each entry.
@@ -56,7 +57,7 @@ func (r *run) all(ctx context.Context, sender Sender) error {
 		}
 		g, gctx := errgroup.WithContext(ctx)
 		g.SetLimit(inFlight)
-		if steps[0].group.chunked() {
+		if steps[0].group.ordered() {
 			g.SetLimit(1)
 		}
 		for i := range steps[:n] {
@@ -89,6 +90,8 @@ func (r *run) one(ctx context.Context, sender Sender, s *step) error {
 	case err != nil && !ok:
 		r.set(s, OutcomeFailed, err.Error())
 		return fmt.Errorf("%w: %s of %s: %w", ErrLegacy, s.group.Place, s.group.Location, err)
+	case s.group.Place == PlaceAuthority && older(refused, s.entry().revision):
+		r.set(s, OutcomeOlder, "a later revision is published")
 	case err != nil:
 		r.set(s, OutcomeRefused, refused.Error())
 	case reply.Outcome == "refused":
@@ -99,6 +102,10 @@ func (r *run) one(ctx context.Context, sender Sender, s *step) error {
 		r.set(s, OutcomeUnchanged, "")
 	case s.group.Place == PlaceWorks:
 		r.set(s, OutcomeSet, "")
+	case s.group.Place == PlaceRelease:
+		r.received(s, reply)
+	case s.group.Place == PlaceAuthority:
+		r.set(s, taken(reply), "")
 	default:
 		r.merge(s, reply.Result)
 	}
@@ -106,12 +113,40 @@ func (r *run) one(ctx context.Context, sender Sender, s *step) error {
 	return nil
 }
 
+// entry is the entry of a command that has only one.
+func (s *step) entry() *Entry { return &s.group.Entries[s.picks[0]] }
+
 // set gives all entries of a step one outcome.
 func (r *run) set(s *step, outcome Outcome, reason string) {
 	for _, i := range s.picks {
 		e := &r.report.Entries[s.first+i]
 		e.Outcome, e.Reason = outcome, reason
 	}
+}
+
+// taken is the outcome of an entry that has a command of its own.
+func taken(reply Reply) Outcome {
+	if reply.Outcome == "unchanged" {
+		return OutcomeUnchanged
+	}
+	return OutcomeImported
+}
+
+// received notes the result of release.receive-document.
+func (r *run) received(s *step, reply Reply) {
+	var result struct {
+		Form string `json:"form"`
+		Why  string `json:"why"`
+	}
+	if err := json.Unmarshal(reply.Result, &result); err != nil {
+		r.set(s, OutcomeUnknown, "the reply cannot be read: "+err.Error())
+		return
+	}
+	r.set(s, taken(reply), "")
+	if result.Form == FormInvalid {
+		r.set(s, OutcomeInvalid, result.Why)
+	}
+	r.report.Entries[s.first+s.picks[0]].Form = result.Form
 }
 
 // importResult is the result of work.import.

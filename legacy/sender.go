@@ -11,13 +11,13 @@ import (
 // Command is one command to send.
 type Command struct {
 	Root      string // "op": every command of an import is an operator's
-	Aggregate string // "work" or "activity"
-	Verb      string // "import", "set-state" or "set"
+	Aggregate string // "work", "activity", "release" or "authority"
+	Verb      string // "import", "set-state", "set", "receive-document" or "publish"
 
 	// ID is the command id of a work.import. It is derived from source, scope and
 	// content, so that a repeated run sends the same ids. The others set a value,
-	// which may be set to something else and back again: they have none, and
-	// the Sender makes one for each call.
+	// which may be set to something else (or discarded) and back again: they have
+	// none, and the Sender makes one for each call.
 	ID string
 
 	Body json.RawMessage // compact JSON
@@ -46,6 +46,16 @@ type SenderFunc func(ctx context.Context, cmd Command) (Reply, error)
 
 // Send calls f.
 func (f SenderFunc) Send(ctx context.Context, cmd Command) (Reply, error) { return f(ctx, cmd) }
+
+// older reports whether the service refused an authority because it has a later
+// revision than the given one.
+func older(refused *events.Error, revision float64) bool {
+	if refused == nil || refused.Code != events.CodeVersionConflict {
+		return false
+	}
+	published, ok := refused.Details["revision"].(float64)
+	return ok && published > revision
+}
 
 // refusal gives the service's refusal of a single command; ok is false for an
 // error that the next command would meet, too.
