@@ -96,6 +96,12 @@ type Reply struct {
 	Truncated bool            `json:"truncated,omitempty"`
 	Cursor    string          `json:"cursor,omitempty"` // where a list goes on
 	Next      uint64          `json:"next,omitempty"`   // position at which a history goes on
+
+	// Incarnation tells release sessions of one id apart; commands may expect it.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+	// ReceiptsOmitted is how many of the oldest receipts the result leaves out.
+	ReceiptsOmitted int `json:"receiptsOmitted,omitempty"`
+
 	// Ignored names the fields of the body that the service does not know.
 	Ignored string `json:"-"`
 }
