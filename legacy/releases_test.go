@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -283,6 +284,7 @@ func TestAuthority(t *testing.T) {
 // shelf is a service that keeps documents as the real one does.
 type shelf struct {
 	t         *testing.T
+	mu        sync.Mutex // guards what follows
 	docs      map[string]string
 	revision  float64
 	authority string
@@ -290,6 +292,8 @@ type shelf struct {
 }
 
 func (s *shelf) Send(_ context.Context, cmd legacy.Command) (legacy.Reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.sent = append(s.sent, cmd.Aggregate+"."+cmd.Verb)
 	switch cmd.Verb {
 	case "publish":
