@@ -266,6 +266,8 @@ var optional = map[string]bool{
 	"authorityDigest": true, "principalId": true, "claimGeneration": true, "extra": true, "evidence": true, "expectedGeneration": true,
 	"execution": true, "activeWorkId": true, "invalidatedAt": true, "lastValidatedAt": true, "updatedAt": true, "graceMs": true,
 	"runtime": true, "runtimeAnnounced": true, "reason": true, "scope": true,
+	"stable": true, "candidate": true, "candidateRelease": true, "receipts": true, "cause": true, "replaced": true, "transaction": true,
+	"previous": true, "receipt": true,
 }
 
 func insert[T any](list []T, i int, v T) []T {

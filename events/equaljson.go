@@ -7,7 +7,7 @@ import (
 
 // EqualJSON compares two JSON values: keys in any order, numbers by exact decimal
 // value, a null member as a missing one; nothing at all (nil) equals null. Text
-// that is no JSON equals only itself.
+// that is no strict JSON (CanonicalJSON) equals only itself.
 func EqualJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -20,6 +20,9 @@ func EqualJSON(a, b json.RawMessage) bool {
 func generic(raw json.RawMessage) (v any, ok bool) {
 	if len(raw) == 0 {
 		return nil, true
+	}
+	if _, err := CanonicalJSON(raw); err != nil {
+		return nil, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

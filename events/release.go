@@ -1,5 +1,7 @@
 package events
 
+import "bytes"
+
 // The events of the ledger. What others own (lanes, releases, candidates,
 // transactions, receipts) is JSON as it was given; only names, phases, ids and
 // outcomes are typed.
@@ -97,34 +99,48 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 	return j, nil
 }
 
-// UnmarshalJSON keeps the value as it is.
+// UnmarshalJSON keeps the value as it is; null is none.
 func (j *JSON) UnmarshalJSON(b []byte) error {
-	*j = append((*j)[:0], b...)
+	if string(b) == "null" {
+		*j = nil
+		return nil
+	}
+	*j = bytes.Clone(b)
 	return nil
 }
 
-// json reads a bin field that must hold a JSON value.
-func (o *Object) json(name string) JSON {
+// Kinds of JSON values, by the first byte of their canonical form.
+const (
+	jsonObject = '{'
+	jsonList   = '['
+)
+
+// json reads a bin field that must hold a JSON value of a kind.
+func (o *Object) json(name string, kind byte) JSON {
 	if !o.Need(name) {
 		return nil
 	}
-	return o.jsonValue(name)
+	return o.jsonValue(name, kind)
 }
 
-// optJSON reads a JSON value that may be left out.
-func (o *Object) optJSON(name string) JSON {
+// optJSON reads a JSON value of a kind that may be left out.
+func (o *Object) optJSON(name string, kind byte) JSON {
 	if !o.Has(name) {
 		return nil
 	}
-	return o.jsonValue(name)
+	return o.jsonValue(name, kind)
 }
 
-func (o *Object) jsonValue(name string) JSON {
-	v := append([]byte(nil), o.r.Bin()...)
-	if o.r.err == nil {
-		if _, err := CanonicalJSON(v); err != nil {
-			o.r.Fail("%s: %q: %v", o.name, name, err)
-		}
+func (o *Object) jsonValue(name string, kind byte) JSON {
+	v := bytes.Clone(o.r.Bin())
+	if o.r.err != nil {
+		return nil
+	}
+	switch canon, err := CanonicalJSON(v); {
+	case err != nil:
+		o.r.Fail("%s: %q: %v", o.name, name, err)
+	case canon[0] != kind:
+		o.r.Fail("%s: %q begins with %c, not %c", o.name, name, canon[0], kind)
 	}
 	return v
 }
@@ -141,8 +157,8 @@ func (e ReleaseOpened) write(w *Writer) {
 
 func readReleaseOpened(o *Object) Payload {
 	return ReleaseOpened{
-		SessionID: o.Text("sessionId"), Stable: o.optJSON("stable"), StableRelease: o.json("stableRelease"),
-		Candidate: o.optJSON("candidate"), SourceRevision: o.Text("sourceRevision"), At: o.Time("at"),
+		SessionID: o.Text("sessionId"), Stable: o.optJSON("stable", jsonObject), StableRelease: o.json("stableRelease", jsonObject),
+		Candidate: o.optJSON("candidate", jsonObject), SourceRevision: o.Text("sourceRevision"), At: o.Time("at"),
 	}
 }
 
@@ -160,8 +176,8 @@ func (e ReleaseAdvanced) write(w *Writer) {
 
 func readReleaseAdvanced(o *Object) Payload {
 	return ReleaseAdvanced{
-		SessionID: o.Text("sessionId"), From: o.Text("from"), To: o.Text("to"), CandidateRelease: o.optJSON("candidateRelease"),
-		Receipts: o.optJSON("receipts"), Cause: o.OptText("cause"), Reason: o.OptText("reason"), At: o.Time("at"),
+		SessionID: o.Text("sessionId"), From: o.Text("from"), To: o.Text("to"), CandidateRelease: o.optJSON("candidateRelease", jsonObject),
+		Receipts: o.optJSON("receipts", jsonList), Cause: o.OptText("cause"), Reason: o.OptText("reason"), At: o.Time("at"),
 	}
 }
 
@@ -173,7 +189,7 @@ func (e ReleaseReceiptsRecorded) write(w *Writer) {
 }
 
 func readReleaseReceiptsRecorded(o *Object) Payload {
-	return ReleaseReceiptsRecorded{SessionID: o.Text("sessionId"), Receipts: o.json("receipts"), At: o.Time("at")}
+	return ReleaseReceiptsRecorded{SessionID: o.Text("sessionId"), Receipts: o.json("receipts", jsonList), At: o.Time("at")}
 }
 
 func (ReleaseTransactionRecorded) EventType() (string, int) {
@@ -187,7 +203,7 @@ func (e ReleaseTransactionRecorded) write(w *Writer) {
 }
 
 func readReleaseTransactionRecorded(o *Object) Payload {
-	return ReleaseTransactionRecorded{SessionID: o.Text("sessionId"), Transaction: o.json("transaction"), At: o.Time("at")}
+	return ReleaseTransactionRecorded{SessionID: o.Text("sessionId"), Transaction: o.json("transaction", jsonObject), At: o.Time("at")}
 }
 
 func (ReleaseDocumentReceived) EventType() (string, int) { return "release.document-received", 1 }
@@ -227,7 +243,7 @@ func (e ReleaseMigrated) write(w *Writer) {
 func readReleaseMigrated(o *Object) Payload {
 	return ReleaseMigrated{
 		Document: o.Text("document"), Outcome: o.OneOf("outcome", MigratedConverted, MigratedReconciled, MigratedHistorical),
-		Transaction: o.optJSON("transaction"), Previous: o.optJSON("previous"), Receipt: o.optJSON("receipt"), At: o.Time("at"),
+		Transaction: o.optJSON("transaction", jsonObject), Previous: o.optJSON("previous", jsonObject), Receipt: o.optJSON("receipt", jsonObject), At: o.Time("at"),
 	}
 }
 
@@ -238,5 +254,5 @@ func (e AuthorityPublished) write(w *Writer) {
 }
 
 func readAuthorityPublished(o *Object) Payload {
-	return AuthorityPublished{Revision: o.Int("revision"), Authority: o.json("authority")}
+	return AuthorityPublished{Revision: o.Int("revision"), Authority: o.json("authority", jsonObject)}
 }

@@ -42,8 +42,43 @@ func samples() []Payload {
 		WorkStateSet{How: SetByTerminalize},
 		ImportStarted{Source: SourceRecord, Scope: "repo", Entries: 70000, Digest: HashOf([]byte("snapshot"))},
 		ImportStarted{Source: SourceFile},
+		ReleaseOpened{
+			SessionID: "release-0001", Stable: JSON(sampleLane), StableRelease: JSON(sampleRelease), Candidate: JSON(sampleLane), SourceRevision: "abc",
+			At: 1767225600000,
+		},
+		ReleaseOpened{SessionID: "release-0001", StableRelease: JSON(`{}`), At: -1},
+		ReleaseAdvanced{
+			SessionID: "release-0001", From: "source_frozen", To: "failed", CandidateRelease: JSON(sampleRelease), Receipts: JSON(sampleReceipts),
+			Cause: CauseOperator, Reason: "it cannot end by itself", At: 1767225600000,
+		},
+		ReleaseAdvanced{SessionID: "release-0001", From: "built", To: "static_verified"},
+		ReleaseReceiptsRecorded{SessionID: "release-0001", Receipts: JSON(sampleReceipts), At: 1767225600000},
+		ReleaseReceiptsRecorded{SessionID: "release-0001", Receipts: JSON(`[]`)},
+		ReleaseTransactionRecorded{SessionID: "release-0001", Transaction: JSON(sampleRelease), At: 1767225600000},
+		ReleaseTransactionRecorded{SessionID: "release-0001", Transaction: JSON(`{}`)},
+		ReleaseDocumentReceived{Name: "release-0001", Text: []byte("{\"a\" : 1}\n"), Replaced: true, Reason: "the newer one"},
+		ReleaseDocumentReceived{Name: " \n/é", Text: []byte{0xff, 0}},
+		ReleaseDocumentReceived{Text: []byte{}},
+		ReleaseDocumentDiscarded{Name: "release-0001", Reason: "broken"},
+		ReleaseDocumentDiscarded{},
+		ReleaseMigrated{
+			Document: "release-0001", Outcome: MigratedHistorical, Transaction: JSON(sampleRelease), Previous: JSON(sampleRelease),
+			Receipt: JSON(sampleReceipt), At: 1767225600000,
+		},
+		ReleaseMigrated{Document: "release-0001", Outcome: MigratedConverted},
+		AuthorityPublished{Revision: 300, Authority: JSON(sampleRelease)},
+		AuthorityPublished{Revision: 1, Authority: JSON(`{}`)},
 	}
 }
+
+// JSON of others, which is carried as it is: the order of its members and the form
+// of its numbers too.
+const (
+	sampleLane     = `{"port":7420,"controllerHome":"/srv/forge","x":{"b":[],"a":null}}`
+	sampleRelease  = `{"releaseId":"r-1","authorityRevision":1.50e1,"é":"\u00e9","big":12345678901234567890123}`
+	sampleReceipt  = `{"id":"type","kind":"static_gate","recordedAt":"2026-01-01T00:00:00.000Z","summary":"","outcome":"failed"}`
+	sampleReceipts = "[" + sampleReceipt + `,{"id":"b","kind":"build","recordedAt":"2026-01-01T00:00:00.000Z","summary":"ok"}]`
+)
 
 // sampleOf is the first, full sample of a type.
 func sampleOf(t testing.TB, name string) Payload {
@@ -211,6 +246,95 @@ var payloads = map[string]func(t *rapid.T) Payload{
 			Entries: anyInt().Draw(t, "entries"), Digest: anyHash().Draw(t, "digest"),
 		}
 	},
+	"release.opened": func(t *rapid.T) Payload {
+		o := anyObject()
+		return ReleaseOpened{
+			SessionID: anyText().Draw(t, "sessionId"), Stable: maybeJSON(t, o, "stable"), StableRelease: o.Draw(t, "stableRelease"),
+			Candidate: maybeJSON(t, o, "candidate"), SourceRevision: anyText().Draw(t, "sourceRevision"), At: anyTime().Draw(t, "at"),
+		}
+	},
+	"release.advanced": func(t *rapid.T) Payload {
+		return ReleaseAdvanced{
+			SessionID: anyText().Draw(t, "sessionId"), From: anyText().Draw(t, "from"), To: anyText().Draw(t, "to"),
+			CandidateRelease: maybeJSON(t, anyObject(), "candidateRelease"), Receipts: maybeJSON(t, anyReceipts(0), "receipts"),
+			Cause: oneOf(t, "", CauseOperator), Reason: anyText().Draw(t, "reason"), At: anyTime().Draw(t, "at"),
+		}
+	},
+	"release.receipts-recorded": func(t *rapid.T) Payload {
+		return ReleaseReceiptsRecorded{
+			SessionID: anyText().Draw(t, "sessionId"), Receipts: anyReceipts(0).Draw(t, "receipts"), At: anyTime().Draw(t, "at"),
+		}
+	},
+	"release.transaction-recorded": func(t *rapid.T) Payload {
+		return ReleaseTransactionRecorded{
+			SessionID: anyText().Draw(t, "sessionId"), Transaction: anyObject().Draw(t, "transaction"), At: anyTime().Draw(t, "at"),
+		}
+	},
+	"release.document-received": func(t *rapid.T) Payload {
+		return ReleaseDocumentReceived{
+			Name: anyText().Draw(t, "name"), Text: anyBytes(t), Replaced: rapid.Bool().Draw(t, "replaced"), Reason: anyText().Draw(t, "reason"),
+		}
+	},
+	"release.document-discarded": func(t *rapid.T) Payload {
+		return ReleaseDocumentDiscarded{Name: anyText().Draw(t, "name"), Reason: anyText().Draw(t, "reason")}
+	},
+	"release.migrated": func(t *rapid.T) Payload {
+		e := ReleaseMigrated{
+			Document: anyText().Draw(t, "document"), Outcome: oneOf(t, MigratedConverted, MigratedReconciled, MigratedHistorical),
+			Transaction: maybeJSON(t, anyObject(), "transaction"), Previous: maybeJSON(t, anyObject(), "previous"), At: anyTime().Draw(t, "at"),
+		}
+		if rapid.Bool().Draw(t, "with a receipt") {
+			e.Receipt = anyReceipt(t)
+		}
+		return e
+	},
+	"authority.published": func(t *rapid.T) Payload {
+		return AuthorityPublished{Revision: anyInt().Draw(t, "revision"), Authority: anyObject().Draw(t, "authority")}
+	},
+}
+
+// anyObject is a JSON object of somebody else, not canonical.
+func anyObject() *rapid.Generator[JSON] {
+	return rapid.Map(rapid.MapOfN(rapid.String(), anyJSON(2), 0, 4), func(m map[string]string) JSON { return JSON(objectOf(m)) })
+}
+
+// anyReceipts is a list of receipts as they are stored.
+func anyReceipts(least int) *rapid.Generator[JSON] {
+	return rapid.Custom(func(t *rapid.T) JSON {
+		var list []string
+		for range rapid.IntRange(least, 3).Draw(t, "receipts") {
+			m := map[string]string{
+				"id": jsonText(anyText().Draw(t, "id")), "kind": oneOf(t, `"build"`, `"soak"`), "summary": jsonText(anyText().Draw(t, "summary")),
+				"recordedAt": jsonText(anyTime().Draw(t, "recordedAt").String()),
+			}
+			if rapid.Bool().Draw(t, "outcome") {
+				m["outcome"] = oneOf(t, `"failed"`, `"inconclusive"`)
+			}
+			list = append(list, objectOf(m))
+		}
+		return JSON("[" + strings.Join(list, ", ") + "]")
+	})
+}
+
+// maybeJSON is a value, or none.
+func maybeJSON(t *rapid.T, g *rapid.Generator[JSON], label string) JSON {
+	if !rapid.Bool().Draw(t, "there") {
+		return nil
+	}
+	return g.Draw(t, label)
+}
+
+func anyReceipt(t *rapid.T) JSON {
+	list := anyReceipts(1).Draw(t, "receipt")
+	var items []json.RawMessage
+	if err := json.Unmarshal(list, &items); err != nil {
+		t.Fatal(err)
+	}
+	return JSON(items[0])
+}
+
+func anyBytes(t *rapid.T) []byte {
+	return append([]byte{}, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")...)
 }
 
 func anyImported(t *rapid.T) ClaimImported {
