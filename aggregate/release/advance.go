@@ -20,18 +20,43 @@ func newFence(b *aggregate.Body) fence {
 	return fence{Revision: b.Int("expectedRevision"), Phase: b.Text("expectedPhase"), Incarnation: b.Int("expectedIncarnation")}
 }
 
+// What a fence asks for at least.
+type need int
+
+const (
+	needNothing need = iota
+	needRevision
+	needRevisionOrPhase
+)
+
 // check is RELEASE_SESSION_REVISION_FENCED when the session is not where the
-// command expects it. needed: a revision, or a phase in its place, must be given.
-func (f fence) check(d *Document, needed bool) error {
-	here := !f.Revision.Bad && !f.Phase.Bad && !f.Incarnation.Bad &&
-		(!f.Revision.Set || f.Revision.Value == d.Revision()) && (!f.Phase.Set || f.Phase.Value == d.Phase()) &&
-		(!f.Incarnation.Set || uint64(f.Incarnation.Value) == d.Incarnation) &&
-		(!needed || f.Revision.Set || f.Phase.Set)
-	if here {
-		return nil
+// command expects it, or when the command does not say what it has to.
+func (f fence) check(d *Document, n need) error {
+	if err := f.checkIncarnation(d); err != nil {
+		return err
 	}
-	return events.Errorf(events.CodeReleaseRevisionFenced, "%s is in %s at revision %d", d.Name, d.Phase(), d.Revision()).
-		With("sessionId", d.Name).With("phase", d.Phase()).With("revision", d.Revision()).With("incarnation", d.Incarnation)
+	switch {
+	case f.Revision.Bad || f.Revision.Set && f.Revision.Value != d.revision,
+		f.Phase.Bad || f.Phase.Set && f.Phase.Value != d.phase,
+		n == needRevision && !f.Revision.Set,
+		n == needRevisionOrPhase && !f.Revision.Set && !f.Phase.Set:
+		return d.fenced()
+	}
+	return nil
+}
+
+// checkIncarnation is RELEASE_SESSION_REVISION_FENCED when another session has
+// taken the place of the expected one under its id.
+func (f fence) checkIncarnation(d *Document) error {
+	if f.Incarnation.Bad || f.Incarnation.Set && (f.Incarnation.Value < 0 || uint64(f.Incarnation.Value) != d.Incarnation) {
+		return d.fenced()
+	}
+	return nil
+}
+
+func (d *Document) fenced() error {
+	return events.Errorf(events.CodeReleaseRevisionFenced, "%s is in %s at revision %d", d.Name, d.phase, d.revision).
+		With("sessionId", d.Name).With("phase", d.phase).With("revision", d.revision).With("incarnation", d.Incarnation)
 }
 
 // Advance moves a session to another phase (specification 2.2).
@@ -41,10 +66,14 @@ type Advance struct {
 	To        aggregate.Field[string]
 	Candidate json.RawMessage
 	Receipts  json.RawMessage
+	Reason    aggregate.Field[string] // optional
 }
 
 func newAdvance(verb string, b *aggregate.Body) Command {
-	return &Advance{command: newCommand(verb, b), fence: newFence(b), To: b.Text("phase"), Candidate: raw(b, "candidateRelease"), Receipts: raw(b, "receipts")}
+	return &Advance{
+		command: newCommand(verb, b), fence: newFence(b), To: b.Text("phase"), Candidate: value(b, "candidateRelease"), Receipts: raw(b, "receipts"),
+		Reason: b.Text("reason"),
+	}
 }
 
 func (c *Advance) decide(l Ledger, f Facts) (aggregate.Decision, error) {
@@ -56,7 +85,7 @@ func (c *Advance) decide(l Ledger, f Facts) (aggregate.Decision, error) {
 	if err != nil {
 		return aggregate.Decision{}, err
 	}
-	if err := c.fence.check(d, true); err != nil {
+	if err := c.fence.check(d, needRevisionOrPhase); err != nil {
 		return aggregate.Decision{}, err
 	}
 	stored := d.body.raw("candidateRelease")
@@ -82,9 +111,11 @@ func (c *Advance) decide(l Ledger, f Facts) (aggregate.Decision, error) {
 	if err := c.transition(next, f); err != nil {
 		return aggregate.Decision{}, err
 	}
-	e := events.ReleaseAdvanced{SessionID: id, From: d.Phase(), To: c.To.Value, CandidateRelease: events.JSON(c.Candidate), At: f.Now}
+	e := events.ReleaseAdvanced{
+		SessionID: id, From: d.Phase(), To: c.To.Value, CandidateRelease: events.JSON(c.Candidate), Reason: aggregate.Trimmed(c.Reason), At: f.Now,
+	}
 	if len(receipts) > 0 {
-		e.Receipts = events.JSON(joinReceipts(receipts))
+		e.Receipts = events.JSON(joinReceipts(0, receipts))
 	}
 	if err := writable(d, d.advanced(e), len(receipts) > 0); err != nil {
 		return aggregate.Decision{}, err
@@ -97,9 +128,9 @@ func (c *Advance) decide(l Ledger, f Facts) (aggregate.Decision, error) {
 func writable(before, after *Document, appends bool) error {
 	switch {
 	case before.Revision() >= maxRevision:
-		return events.Errorf(events.CodeReleaseInvalid, "%s: the revision cannot grow", before.Name)
+		return events.Errorf(events.CodeReleaseInvalid, "%s: the revision cannot grow", before.Name).With("sessionId", before.Name)
 	case appends && !before.listed:
-		return events.Errorf(events.CodeReleaseInvalid, "%s: its receipts are no list", before.Name)
+		return events.Errorf(events.CodeReleaseInvalid, "%s: its receipts are no list", before.Name).With("sessionId", before.Name)
 	}
 	return after.valid
 }
@@ -198,18 +229,35 @@ func (c *Advance) transition(d *Document, f Facts) error {
 	if gates := d.missingGates(to); len(gates) > 0 {
 		return say(gateCode[to], "%s needs %s", to, gateNames(gates)).With("missing", gates)
 	}
-	if to == KnownGood && f.MinimumSoakMs > 0 && d.PhaseSince != nil {
-		if until := d.PhaseSince.Add(f.MinimumSoakMs); f.Now < until {
+	if until, known, over := d.soaked(f); to == KnownGood && !over {
+		if known {
 			return say(events.CodeReleaseSoakGates, "%s soaks until %s", d.Name, until).With("until", until)
 		}
+		return say(events.CodeReleaseSoakGates, "%s soaks since a time that is not known", d.Name).With("remedy", "record a receipt: it counts from then on")
 	}
-	if to == CutoverEligible {
-		a, b := d.body.object("stable"), d.body.object("candidate")
-		if equal(a.raw("controllerHome"), b.raw("controllerHome")) || equal(a.raw("port"), b.raw("port")) {
-			return say(events.CodeReleaseLaneCollision, "both lanes have the same home or port")
-		}
+	if to == CutoverEligible && d.lanesCollide() {
+		return say(events.CodeReleaseLaneCollision, "both lanes have the same home or port")
 	}
 	return nil
+}
+
+// soaked reports whether a soaking session has soaked long enough, and if not,
+// until when it has to, as far as that is known.
+func (d *Document) soaked(f Facts) (until events.Time, known, over bool) {
+	switch {
+	case f.MinimumSoakMs <= 0:
+		return 0, true, true
+	case d.PhaseSince == nil:
+		return 0, false, false
+	}
+	until = d.PhaseSince.Add(f.MinimumSoakMs)
+	return until, true, f.Now >= until
+}
+
+// lanesCollide compares homes and ports as they are.
+func (d *Document) lanesCollide() bool {
+	a, b := d.body.object("stable"), d.body.object("candidate")
+	return equal(a.raw("controllerHome"), b.raw("controllerHome")) || equal(a.raw("port"), b.raw("port"))
 }
 
 func gateNames(list []Gate) string {
@@ -240,7 +288,7 @@ func (c *Receipts) decide(l Ledger, f Facts) (aggregate.Decision, error) {
 	if err != nil {
 		return aggregate.Decision{}, err
 	}
-	if err := c.fence.check(d, false); err != nil {
+	if err := c.fence.check(d, needNothing); err != nil {
 		return aggregate.Decision{}, err
 	}
 	receipts, err := takeReceipts(c.Receipts, f.Now)
@@ -254,7 +302,7 @@ func (c *Receipts) decide(l Ledger, f Facts) (aggregate.Decision, error) {
 		return aggregate.Decision{}, events.Errorf(events.CodeReleaseTerminal, "%s is %s", id, d.Phase()).
 			With("sessionId", id).With("phase", d.Phase()).With("revision", d.Revision())
 	}
-	e := events.ReleaseReceiptsRecorded{SessionID: id, Receipts: events.JSON(joinReceipts(receipts)), At: f.Now}
+	e := events.ReleaseReceiptsRecorded{SessionID: id, Receipts: events.JSON(joinReceipts(0, receipts)), At: f.Now}
 	if err := writable(d, d.withReceipts(receipts).revised(f.Now), true); err != nil {
 		return aggregate.Decision{}, err
 	}
@@ -269,7 +317,7 @@ type RecordTransaction struct {
 }
 
 func newRecordTransaction(verb string, b *aggregate.Body) Command {
-	return &RecordTransaction{command: newCommand(verb, b), fence: newFence(b), Transaction: raw(b, "transaction")}
+	return &RecordTransaction{command: newCommand(verb, b), fence: newFence(b), Transaction: value(b, "transaction")}
 }
 
 func (c *RecordTransaction) decide(l Ledger, f Facts) (aggregate.Decision, error) {
@@ -279,6 +327,9 @@ func (c *RecordTransaction) decide(l Ledger, f Facts) (aggregate.Decision, error
 	}
 	d, err := l.session(id)
 	if err != nil {
+		return aggregate.Decision{}, err
+	}
+	if err := c.fence.checkIncarnation(d); err != nil {
 		return aggregate.Decision{}, err
 	}
 	if d.Phase() != CutoverAttempting {
@@ -291,7 +342,7 @@ func (c *RecordTransaction) decide(l Ledger, f Facts) (aggregate.Decision, error
 		}
 		return aggregate.Decision{}, events.Errorf(events.CodeReleaseTxConflict, "%s has another transaction", id).With("sessionId", id)
 	}
-	if err := c.fence.check(d, true); err != nil {
+	if err := c.fence.check(d, needRevision); err != nil {
 		return aggregate.Decision{}, err
 	}
 	why := "transaction is missing"
@@ -333,13 +384,17 @@ func (c *End) decide(l Ledger, f Facts) (aggregate.Decision, error) {
 	if err != nil {
 		return aggregate.Decision{}, err
 	}
-	if err := c.fence.check(d, false); err != nil {
+	if err := c.fence.check(d, needNothing); err != nil {
 		return aggregate.Decision{}, err
 	}
 	if Terminal(d.Phase()) {
 		return aggregate.Decision{}, events.Errorf(events.CodeReleaseTerminal, "%s is %s", id, d.Phase()).With("sessionId", id).With("phase", d.Phase())
 	}
-	return after(l, id, events.ReleaseAdvanced{SessionID: id, From: d.Phase(), To: Failed, Cause: events.CauseOperator, Reason: reason, At: f.Now})
+	e := events.ReleaseAdvanced{SessionID: id, From: d.Phase(), To: Failed, Cause: events.CauseOperator, Reason: reason, At: f.Now}
+	if err := writable(d, d.advanced(e), false); err != nil {
+		return aggregate.Decision{}, err
+	}
+	return after(l, id, e)
 }
 
 func needReason(verb string, f aggregate.Field[string]) (string, error) {

@@ -15,7 +15,7 @@ type PublishAuthority struct {
 }
 
 func newPublishAuthority(verb string, b *aggregate.Body) Command {
-	return &PublishAuthority{command: command{verb: verb, body: b}, Authority: raw(b, "authority"), Expected: b.Int("expectedRevision")}
+	return &PublishAuthority{command: command{verb: verb, body: b}, Authority: value(b, "authority"), Expected: b.Int("expectedRevision")}
 }
 
 // Authority is the answer of authority.publish and authority.info.

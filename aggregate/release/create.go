@@ -18,7 +18,7 @@ type Create struct {
 
 func newCreate(verb string, b *aggregate.Body) Command {
 	return &Create{
-		command: newCommand(verb, b), Stable: raw(b, "stable"), StableRelease: raw(b, "stableRelease"), Candidate: raw(b, "candidate"),
+		command: newCommand(verb, b), Stable: value(b, "stable"), StableRelease: value(b, "stableRelease"), Candidate: value(b, "candidate"),
 		SourceRevision: b.Text("sourceRevision"), CheckAuthority: b.Bool("checkAuthority"),
 	}
 }
@@ -75,8 +75,8 @@ func first(list []string, most int) []string { return list[:min(len(list), most)
 // repairSuccessor reports whether a session may begin beside an active one: that
 // one soaks, made exactly the stable release, and came from another source.
 func repairSuccessor(active *Document, stable object, revision string) bool {
-	source, _ := active.body.text("sourceRevision")
-	return soakingPredecessor(active.body, stable) && source != revision
+	source, known := active.body.text("sourceRevision")
+	return soakingPredecessor(active.body, stable) && (!known || source != revision)
 }
 
 // stableIdentity names the first member that keeps a stable release from being

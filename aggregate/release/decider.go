@@ -80,21 +80,26 @@ func (Decider) EncodeState(l Ledger) events.State {
 		w.Bin("text", text)
 		w.Uint("incarnation", d.Incarnation)
 		w.TimePtr("phaseSince", d.PhaseSince)
-		w.OptBool("adopted", d.adopted)
-		gates := make([]string, 0, len(d.passed))
-		for g := range d.passed {
-			gates = append(gates, g.Kind+" "+g.ID)
-		}
-		slices.Sort(gates)
-		w.Array("passed", len(gates))
-		for _, g := range gates {
-			w.TextItem(g)
-		}
+		writeGates(w, "passed", d.passed)
+		w.OptBool("awaitsCandidate", d.inherited != nil)
+		writeGates(w, "inherited", d.inherited)
 		w.End()
 	}
 	w.OptBin("authority", l.Authority)
 	w.End()
 	return events.State{V: stateVersion, Data: w.Bytes()}
+}
+
+func writeGates(w *events.Writer, name string, set map[Gate]bool) {
+	gates := make([]string, 0, len(set))
+	for g := range set {
+		gates = append(gates, g.Kind+" "+g.ID)
+	}
+	slices.Sort(gates)
+	w.Array(name, len(gates))
+	for _, g := range gates {
+		w.TextItem(g)
+	}
 }
 
 // DecodeState reads none: commits do not carry the ledger.
@@ -127,6 +132,22 @@ func raw(b *aggregate.Body, name string) json.RawMessage {
 		return nil
 	}
 	return v
+}
+
+// notStrict stands for a value that the log does not take (a duplicate key deep
+// inside, for example): it is there, and no check accepts it.
+var notStrict = json.RawMessage("false")
+
+// value takes a member that goes to the log as it is.
+func value(b *aggregate.Body, name string) json.RawMessage {
+	f := aggregate.Decode(b, name, func(v json.RawMessage) (json.RawMessage, bool) {
+		_, err := events.CanonicalJSON(v)
+		return v, err == nil
+	})
+	if f.Bad {
+		return notStrict
+	}
+	return f.Value
 }
 
 // after gives the session as it will be, as the answer of a command.

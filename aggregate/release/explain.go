@@ -1,6 +1,7 @@
 package release
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/forge-es/forge-es/events"
@@ -44,6 +45,13 @@ func (d *Document) Explain(f Facts) Explanation {
 	wait := func(code events.Code, text, remedy string) {
 		x.Waits = append(x.Waits, Wait{Code: code, Text: text, Remedy: remedy})
 	}
+	if checkCandidate(d, d.body.raw("candidateRelease")) != nil {
+		remedy := "have an operator end this session"
+		if phase == SourceFrozen {
+			remedy = "give another candidateRelease with the advance"
+		}
+		wait(events.CodeReleaseCandidateIdentity, "the candidate release does not identify a release of this source", remedy)
+	}
 	switch {
 	case (x.Next == Built || x.Next == StaticVerified) && d.body.raw("candidateRelease") == nil:
 		wait(events.CodeReleaseCandidateRequired, "there is no candidate release", "give candidateRelease with the advance")
@@ -58,16 +66,15 @@ func (d *Document) Explain(f Facts) Explanation {
 		x.Missing = append(x.Missing, g)
 		wait(gateCode[x.Next], g.Kind+" "+g.ID+" has not passed for this candidate", "record a passed receipt of kind "+g.Kind+" with id "+g.ID)
 	}
-	if x.Next == KnownGood && f.MinimumSoakMs > 0 && d.PhaseSince != nil {
-		if until := d.PhaseSince.Add(f.MinimumSoakMs); f.Now < until {
+	if until, known, over := d.soaked(f); x.Next == KnownGood && !over {
+		if known {
 			wait(events.CodeReleaseSoakGates, "it has to soak until "+until.String(), "wait")
+		} else {
+			wait(events.CodeReleaseSoakGates, "it is not known since when it soaks", "record a receipt: it counts from then on")
 		}
 	}
-	if x.Next == CutoverEligible {
-		a, b := d.body.object("stable"), d.body.object("candidate")
-		if equal(a.raw("controllerHome"), b.raw("controllerHome")) || equal(a.raw("port"), b.raw("port")) {
-			wait(events.CodeReleaseLaneCollision, "both lanes have the same home or port", "end this session and create one with lanes of their own")
-		}
+	if x.Next == CutoverEligible && d.lanesCollide() {
+		wait(events.CodeReleaseLaneCollision, "both lanes have the same home or port", "end this session and create one with lanes of their own")
 	}
 	return x
 }
@@ -82,27 +89,38 @@ type ReceiptPage struct {
 
 // ReceiptPage gives at most limit receipts from an index on.
 func (d *Document) ReceiptPage(from, limit int) ReceiptPage {
-	from = min(max(from, 0), len(d.receipts))
-	return ReceiptPage{
-		SessionID: d.Name, Receipts: append([]json.RawMessage{}, d.receipts[from:min(from+max(limit, 1), len(d.receipts))]...),
-		From: from, Total: len(d.receipts),
-	}
+	total := d.receipts.len()
+	from = min(max(from, 0), total)
+	to := from + min(max(limit, 1), total-from)
+	return ReceiptPage{SessionID: d.Name, Receipts: d.receipts.part(from, to), From: from, Total: total}
 }
 
 // Shortened gives the session with its newest receipts only, so that it has at
 // most the given bytes if leaving out receipts can do that; omitted is how many
 // were left out.
 func (d *Document) Shortened(most int) (short *Document, omitted int) {
-	whole, _ := d.MarshalJSON()
-	if len(whole) <= most {
+	size, total := d.size(), d.receipts.len()
+	if size <= most {
 		return d, 0
 	}
-	c := *d
-	size := len(whole)
-	for omitted < len(d.receipts) && size > most {
-		size -= len(d.receipts[omitted]) + 1
+	for omitted < total && size > most {
+		size -= len(d.receipts.at(omitted)) + 1
 		omitted++
 	}
-	c.receipts = d.receipts[omitted:]
+	c := *d
+	c.receipts = receipts{}.with(d.receipts.part(omitted, total))
 	return &c, omitted
+}
+
+// size is the length of the document as JSON.
+func (d *Document) size() int {
+	if !d.body.there {
+		return len(d.text)
+	}
+	var b bytes.Buffer
+	d.body.append(&b, func(name string) (json.RawMessage, bool) { return nil, name == "receipts" && d.listed })
+	if d.listed {
+		return b.Len() + d.receipts.size()
+	}
+	return b.Len()
 }

@@ -146,22 +146,26 @@ func (l Ledger) evolve(event events.Payload) (Ledger, error) {
 		}
 		return l.put(opened(e)), nil
 	case events.ReleaseAdvanced:
+		if d := l.find(e.SessionID); d != nil && d.phase != e.From {
+			return l, impossible(event, e.SessionID, "it is in "+d.phase+", not in "+e.From)
+		}
 		return l.change(event, e.SessionID, func(d *Document) *Document { return d.advanced(e) })
 	case events.ReleaseReceiptsRecorded:
 		return l.change(event, e.SessionID, func(d *Document) *Document {
 			return d.withReceipts(splitList(e.Receipts)).revised(e.At)
 		})
 	case events.ReleaseTransactionRecorded:
+		if d := l.find(e.SessionID); d != nil && d.body.raw("transaction") != nil {
+			return l, impossible(event, e.SessionID, "it has a transaction")
+		}
 		return l.change(event, e.SessionID, func(d *Document) *Document {
 			return d.ofBody(d.body.with(member("transaction", json.RawMessage(e.Transaction)))).revised(e.At)
 		})
 	case events.ReleaseDocumentReceived:
-		d := newDocument(e.Name, e.Text)
-		d.adopted = true
-		if since, ok := d.body.instant("updatedAt"); ok {
-			d.PhaseSince = &since
+		if there := l.find(e.Name) != nil; there != e.Replaced {
+			return l, impossible(event, e.Name, "it replaces one exactly when there is one")
 		}
-		return l.put(d), nil
+		return l.put(received(e.Name, e.Text)), nil
 	case events.ReleaseDocumentDiscarded:
 		if l.find(e.Name) == nil {
 			return l, impossible(event, e.Name, "it is not there")
@@ -181,6 +185,9 @@ func (l Ledger) evolve(event events.Payload) (Ledger, error) {
 		}
 		return l.put(after), nil
 	case events.AuthorityPublished:
+		if e.Revision <= l.AuthorityRevision {
+			return l, impossible(event, "authority", "the revision does not grow")
+		}
 		l.Authority, l.AuthorityRevision = json.RawMessage(e.Authority), e.Revision
 		return l, nil
 	}
@@ -229,7 +236,7 @@ func opened(e events.ReleaseOpened) *Document {
 	at := e.At
 	d := &Document{Name: e.SessionID, body: body, PhaseSince: &at}
 	d.readReceipts()
-	d.valid = d.check()
+	d.refresh()
 	return d
 }
 
@@ -258,9 +265,14 @@ func splitList(raw events.JSON) (list []json.RawMessage) {
 	return list
 }
 
-// revised raises the revision.
+// revised raises the revision. A phase of which it is not known when it began
+// counts from now on.
 func (d *Document) revised(at events.Time) *Document {
-	return d.ofBody(d.body.with(member("revision", d.Revision()+1), member("updatedAt", at.String())))
+	c := d.ofBody(d.body.with(member("revision", d.revision+1), member("updatedAt", at.String())))
+	if c.PhaseSince == nil {
+		c.PhaseSince = &at
+	}
+	return c
 }
 
 // advanced moves a session to another phase.
@@ -270,7 +282,7 @@ func (d *Document) advanced(e events.ReleaseAdvanced) *Document {
 	}
 	d = d.withReceipts(splitList(e.Receipts))
 	at := e.At
-	c := d.ofBody(d.body.with(member("phase", e.To), member("revision", d.Revision()+1), member("updatedAt", e.At.String())))
+	c := d.ofBody(d.body.with(member("phase", e.To), member("revision", d.revision+1), member("updatedAt", e.At.String())))
 	c.PhaseSince = &at
 	return c
 }

@@ -64,9 +64,8 @@ func (l List) Fit(most int) (fit List, omitted int, all bool) {
 	share := most / max(len(l.Sessions), 1)
 	sizes, total := make([]int, len(l.Sessions)), 0
 	for i, d := range l.Sessions {
-		b, _ := d.MarshalJSON()
-		sizes[i] = len(b)
-		total += len(b) + 1
+		sizes[i] = d.size()
+		total += sizes[i] + 1
 	}
 	if total <= most {
 		return l, 0, true
@@ -77,8 +76,7 @@ func (l List) Fit(most int) (fit List, omitted int, all bool) {
 		size := sizes[i]
 		if size > share {
 			short, n := d.Shortened(max(share, minSession))
-			b, _ := short.MarshalJSON()
-			d, size = short, len(b)
+			d, size = short, short.size()
 			omitted += n
 		}
 		if room -= size + 1; room < 0 {

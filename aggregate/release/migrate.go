@@ -3,6 +3,7 @@ package release
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/forge-es/forge-es/aggregate"
@@ -18,7 +19,7 @@ type Migrate struct {
 }
 
 func newMigrate(verb string, b *aggregate.Body) Command {
-	return &Migrate{command: command{verb: verb, body: b}, Authority: raw(b, "authority"), DryRun: b.Bool("dryRun")}
+	return &Migrate{command: command{verb: verb, body: b}, Authority: value(b, "authority"), DryRun: b.Bool("dryRun")}
 }
 
 // Migration is the answer of migrate.
@@ -162,9 +163,8 @@ func (m *migration) document(d *Document) (*events.ReleaseMigrated, error) {
 			if !d.listed {
 				return nil, events.Errorf(events.CodeReleaseInvalid, "%s: its receipts are no list", d.Name).With("sessionId", d.Name)
 			}
-			at, _ := json.Marshal(updatedAt)
 			made := parseObject(receipt(id, kindKnownGood, "Legacy soaking state reconciled as known-good from exact durable release lineage: "+proof+".", "", m.now))
-			e.Receipt = events.JSON(made.with(member("recordedAt", json.RawMessage(at))).bytes())
+			e.Receipt = events.JSON(made.with(member("recordedAt", updatedAt)).bytes())
 		}
 	default:
 		return nil, events.Errorf(events.CodeReleaseMigrationAuthority, "%s", d.Name).With("sessionId", d.Name).With("phase", phase)
@@ -181,7 +181,7 @@ func (m *migration) current(d *Document) (*events.ReleaseMigrated, error) {
 		committedAt, _ := m.authority.text("committedAt")
 		e := &events.ReleaseMigrated{Document: d.Name, Outcome: events.MigratedReconciled, At: m.now, Transaction: m.rebuilt("reconcile", d, committedAt)}
 		if d.Revision() >= maxRevision {
-			return nil, events.Errorf(events.CodeReleaseInvalid, "%s: the revision cannot grow", d.Name)
+			return nil, events.Errorf(events.CodeReleaseInvalid, "%s: the revision cannot grow", d.Name).With("sessionId", d.Name)
 		}
 		return m.apply(d, e)
 	}
@@ -209,6 +209,9 @@ func (m *migration) previousIsStableOf(d *Document) bool {
 func (m *migration) rebuilt(word string, d *Document, startedAt string) events.JSON {
 	revision := m.authority.raw("revision")
 	text := strings.Trim(string(revision), `"`)
+	if v, ok := m.authority.integer("revision"); ok {
+		text = strconv.FormatInt(v, 10)
+	}
 	body := object{members: []events.Member{
 		member("schemaVersion", 1), member("operationId", fmt.Sprintf("%s:%s:%s", word, d.Name, text)),
 		member("candidateReleaseId", orNull(d.candidate().raw("releaseId"))), member("cutoverAuthorityRevision", orNull(revision)),
@@ -259,8 +262,8 @@ func (m *migration) proof(d *Document, key string) string {
 }
 
 func (d *Document) hasReceipt(id string) bool {
-	for _, r := range d.receipts {
-		if v, ok := parseObject(r).text("id"); ok && v == id {
+	for i := range d.receipts.len() {
+		if v, ok := parseObject(d.receipts.at(i)).text("id"); ok && v == id {
 			return true
 		}
 	}

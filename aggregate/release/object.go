@@ -108,14 +108,19 @@ func (o object) append(b *bytes.Buffer, replace func(name string) (json.RawMessa
 	b.WriteByte('}')
 }
 
-// member makes a member of any value.
+// member makes a member of JSON, a text or an integer.
 func member(name string, v any) events.Member {
 	if raw, ok := v.(json.RawMessage); ok {
 		return events.Member{Key: name, Value: raw}
 	}
+	if text, ok := v.(string); ok {
+		var b bytes.Buffer
+		events.AppendJSONString(&b, text)
+		return events.Member{Key: name, Value: b.Bytes()}
+	}
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic("release: " + err.Error()) // only texts and integers come here
+		panic("release: " + err.Error()) // only integers come here
 	}
 	return events.Member{Key: name, Value: raw}
 }

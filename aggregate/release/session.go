@@ -48,16 +48,22 @@ type Document struct {
 	// PhaseSince is when the present phase began, as far as it is known.
 	PhaseSince *events.Time
 
-	text  []byte // as received, if it is no object
-	body  object
-	valid error // why it is no valid session; nil if it is one
+	text []byte // as received, if it is no object
+	body object
+
+	// What the rules ask for all the time, read from body once.
+	phase    string
+	revision int64
+	valid    error // why it is no valid session; nil if it is one
 
 	commands []events.RecentID // the commits that made and changed it: the first, and the latest
 
-	receipts []json.RawMessage // of body, if they are a list
-	listed   bool              // they are a list
-	passed   map[Gate]bool     // required receipts whose latest outcome for the candidate is passed
-	adopted  bool              // received; the gates of a candidate that comes later count
+	receipts receipts      // of body, if they are a list
+	listed   bool          // they are a list
+	passed   map[Gate]bool // required receipts whose latest outcome for the candidate is passed
+	// inherited are those of passed that came with a received document that has no
+	// candidate yet: they count for the first one. nil for any other document.
+	inherited map[Gate]bool
 }
 
 // newDocument makes a document of any content.
@@ -68,15 +74,34 @@ func newDocument(name string, text []byte) *Document {
 		d.text = nil
 	}
 	d.readReceipts()
-	d.valid = d.check()
+	d.refresh()
 	return d
+}
+
+// received makes a document that another system wrote.
+func received(name string, text []byte) *Document {
+	d := newDocument(name, text)
+	if d.body.raw("candidateRelease") == nil {
+		d.inherited = maps.Clone(d.passed)
+	}
+	if since, ok := d.body.instant("updatedAt"); ok {
+		d.PhaseSince = &since
+	}
+	return d
+}
+
+// refresh reads again what is kept of the body.
+func (d *Document) refresh() {
+	d.phase, _ = d.body.text("phase")
+	d.revision, _ = d.body.integer("revision")
+	d.valid = d.check()
 }
 
 // ofBody makes a document of a body that was written here.
 func (d *Document) ofBody(body object) *Document {
 	c := *d
 	c.body = body
-	c.valid = c.check()
+	c.refresh()
 	return &c
 }
 
@@ -92,9 +117,11 @@ func (d *Document) isJSON() bool {
 // readReceipts takes the receipts out of the body, and judges the gates.
 func (d *Document) readReceipts() {
 	raw := d.body.raw("receipts")
-	d.listed = json.Unmarshal(raw, &d.receipts) == nil && len(raw) > 0 && bytes.HasPrefix(bytes.TrimSpace(raw), []byte("["))
+	var list []json.RawMessage
+	d.listed = len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &list) == nil
+	d.receipts = receipts{}.with(list)
 	d.passed = map[Gate]bool{}
-	for _, r := range d.receipts {
+	for _, r := range list {
 		d.judge(r)
 	}
 }
@@ -112,6 +139,7 @@ func (d *Document) judge(receipt json.RawMessage) {
 		d.passed[g] = true
 	} else {
 		delete(d.passed, g)
+		delete(d.inherited, g)
 	}
 }
 
@@ -123,16 +151,10 @@ const (
 )
 
 // Phase, Revision and the others read what every valid session has.
-func (d *Document) Phase() string {
-	phase, _ := d.body.text("phase")
-	return phase
-}
+func (d *Document) Phase() string { return d.phase }
 
 // Revision of the session, at least 1 if it is valid.
-func (d *Document) Revision() int64 {
-	v, _ := d.body.integer("revision")
-	return v
-}
+func (d *Document) Revision() int64 { return d.revision }
 
 func (d *Document) candidate() object   { return d.body.object("candidateRelease") }
 func (d *Document) transaction() object { return d.body.object("transaction") }
@@ -152,22 +174,9 @@ func (d *Document) MarshalJSON() ([]byte, error) {
 		if name != "receipts" || !d.listed {
 			return nil, false
 		}
-		return joinReceipts(d.receipts), true
+		return d.receipts.text(), true
 	})
 	return b.Bytes(), nil
-}
-
-func joinReceipts(list []json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, r := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(r)
-	}
-	b.WriteByte(']')
-	return b.Bytes()
 }
 
 // withReceipts adds receipts at the end and judges them.
@@ -176,8 +185,8 @@ func (d *Document) withReceipts(list []json.RawMessage) *Document {
 		return d
 	}
 	c := *d
-	c.receipts = append(c.receipts[:len(c.receipts):len(c.receipts)], list...)
-	c.passed = maps.Clone(c.passed)
+	c.receipts = c.receipts.with(list)
+	c.passed, c.inherited = maps.Clone(c.passed), maps.Clone(c.inherited)
 	for _, r := range list {
 		c.judge(r)
 	}
@@ -185,15 +194,14 @@ func (d *Document) withReceipts(list []json.RawMessage) *Document {
 }
 
 // withCandidate gives the session a candidate. Gates of another one, and those
-// recorded before there was one, do not count for it; those of a received
-// document count for the first.
+// recorded before there was one, do not count for it; those that came with a
+// received document count for the first.
 func (d *Document) withCandidate(candidate json.RawMessage) *Document {
 	c := d.ofBody(d.body.with(member("candidateRelease", candidate)))
-	stored := d.body.raw("candidateRelease")
-	if stored == nil && d.adopted {
-		return c
-	}
-	if !equal(stored, candidate) {
+	switch stored := d.body.raw("candidateRelease"); {
+	case stored == nil && d.inherited != nil:
+		c.passed, c.inherited = d.inherited, nil
+	case !equal(stored, candidate):
 		c.passed = map[Gate]bool{}
 	}
 	return c
