@@ -1,8 +1,10 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/forge-es/forge-es/aggregate/release"
 	"github.com/forge-es/forge-es/aggregate/session"
 	"github.com/nats-io/jsm.go/natscontext"
 	"github.com/spf13/cobra"
@@ -17,13 +19,19 @@ var words = map[string][]string{
 	"log-format": {"console", "json"},
 	"log-level":  {"trace", "debug", "info", "warn", "error"},
 	"durability": {"synced"},
+	"phase":      append(slices.Clone(phaseLine), "rolled_back", "failed"),
+	"from":       phaseLine,
+	"outcome":    {"passed", "failed", "inconclusive"},
 }
 
 // files are the flags whose value is a file or directory.
 var files = map[string]bool{
 	"creds": true, "password-file": true, "tlscert": true, "tlskey": true, "tlsca": true, "claim": true, "capability-file": true,
-	"data": true, "http-token-file": true, "app-password-file": true, "ready-file": true, "works": true,
+	"data": true, "http-token-file": true, "app-password-file": true, "ready-file": true, "works": true, "authority": true,
 }
+
+// fileVerbs are the verbs whose argument is a file or directory.
+var fileVerbs = map[string]bool{"sessions": true, "works": true, "releases": true, "home": true, "receive": true}
 
 // completions tells the shell what may follow: no file names, but where a file
 // is meant.
@@ -32,7 +40,7 @@ func (p *program) completions(root *cobra.Command) {
 		return natscontext.KnownContexts(), cobra.ShellCompDirectiveNoFileComp
 	}
 	for _, c := range append(leaves(root), root) {
-		if c.ValidArgsFunction == nil && c.Name() != "sessions" && c.Name() != "works" {
+		if c.ValidArgsFunction == nil && !fileVerbs[c.Name()] {
 			c.ValidArgsFunction = arguments
 		}
 		flags := c.LocalFlags()
@@ -59,6 +67,18 @@ func arguments(c *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 			states = append(states, session.Open)
 		}
 		return states, cobra.ShellCompDirectiveNoFileComp
+	}
+	switch {
+	case c.Name() == "advance" && len(args) == 1:
+		return words["phase"], cobra.ShellCompDirectiveNoFileComp
+	case c.Name() == "receipt" && len(args) > 0:
+		var list []string
+		for _, phase := range phaseLine {
+			for _, g := range release.Gates[phase] {
+				list = append(list, g.Kind+":"+g.ID)
+			}
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,7 +20,7 @@ import (
 )
 
 func (p *program) importCommand() *cobra.Command {
-	return group("import", "Take over what an existing installation has", p.importSessions(), p.importWorks())
+	return group("import", "Take over what an existing installation has", p.importSessions(), p.importWorks(), p.importReleases(), p.importHome())
 }
 
 func (p *program) importSessions() *cobra.Command {
@@ -76,8 +78,11 @@ func findSessions(ctx context.Context, from, scope string) (*legacy.Sessions, er
 }
 
 func unreadable(err error) error {
-	if err == nil {
-		return nil
+	if _, told := errors.AsType[*events.Error](err); told || err == nil {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return events.Errorf(events.CodeNotFound, "%w", err)
 	}
 	return events.Errorf(events.CodeBadRequest, "%w", err)
 }
@@ -110,6 +115,80 @@ func (p *program) importWorks() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why (recorded)")
+	addPlanFlags(c, &dryRun, &entries)
+	return c
+}
+
+func (p *program) importReleases() *cobra.Command {
+	var dryRun, entries bool
+	var authority string
+	c := &cobra.Command{
+		Use: "releases DIR|HOME", Short: "Import release documents and the release authority", Args: cobra.ExactArgs(1),
+		Long: "HOME is a controller home; DIR is a folder of release documents (files *.json). Documents are taken over as they are;\n" +
+			"one that is known with other content is refused (release receive --replace replaces one). Importing again is safe.",
+		RunE: func(c *cobra.Command, args []string) error {
+			found, err := findReleases(c.Context(), args[0])
+			if err == nil && authority != "" {
+				err = found.SetAuthority(c.Context(), authority)
+			}
+			if err != nil {
+				return unreadable(err)
+			}
+			return p.runPlan(c.Context(), legacy.PlanReleases(found), dryRun, entries)
+		},
+	}
+	c.Flags().StringVar(&authority, "authority", "", "`file` with the release authority (default: that of HOME)")
+	addPlanFlags(c, &dryRun, &entries)
+	return c
+}
+
+// findReleases reads a home, or a folder of release documents.
+func findReleases(ctx context.Context, from string) (*legacy.Releases, error) {
+	if _, err := os.Stat(from); err != nil {
+		return nil, events.Errorf(events.CodeNotFound, "%w", err)
+	}
+	if !legacy.IsHome(from) {
+		return legacy.ReadReleaseFolder(ctx, from)
+	}
+	home, err := legacy.OpenHome(from)
+	if err != nil {
+		return nil, err
+	}
+	return home.Releases(ctx)
+}
+
+func (p *program) importHome() *cobra.Command {
+	var dryRun, entries bool
+	var worksFile, reason string
+	c := &cobra.Command{
+		Use: "home DIR", Short: "Import all that a controller home has, in one go", Args: cobra.ExactArgs(1),
+		Long: "Claims, retained identities, activity, states of works (--works), release documents, and the release authority. The\n" +
+			"home is left byte for byte as it was. Importing again is safe and continues where it ended.",
+		RunE: func(c *cobra.Command, args []string) error {
+			works, err := readWorks(worksFile)
+			if err != nil {
+				return err
+			}
+			if info, err := os.Stat(args[0]); err == nil && !info.IsDir() {
+				return usagef("%s is no directory; import sessions takes a single file", args[0])
+			}
+			sessions, err := findSessions(c.Context(), args[0], "")
+			if err != nil {
+				return err
+			}
+			home, err := legacy.OpenHome(args[0])
+			if err != nil {
+				return unreadable(err)
+			}
+			releases, err := home.Releases(c.Context())
+			if err != nil {
+				return unreadable(err)
+			}
+			return p.runPlan(c.Context(), legacy.PlanHome(sessions, works, reason, releases), dryRun, entries)
+		},
+	}
+	c.Flags().StringVar(&worksFile, "works", "", "works `file` (see import works)")
+	c.Flags().StringVar(&reason, "reason", "", "why states are set (recorded)")
 	addPlanFlags(c, &dryRun, &entries)
 	return c
 }
@@ -171,8 +250,8 @@ func (p *program) showReport(r *legacy.Report, all bool) {
 	p.table([]string{"place", "scope", "entries", "dropped", "commands", "location"}, rows)
 	rows = nil
 	for _, e := range r.Entries {
-		if all || !slices.Contains(calm, e.Outcome) || e.Reason != "" {
-			rows = append(rows, []any{e.Place, cmp.Or(e.Scope, "(instance)"), e.Index, cmp.Or(e.WorkID, e.Key), e.Outcome, e.Reason})
+		if all || !slices.Contains(calm, e.Outcome) || e.Reason != "" || r.DryRun && e.Note != "" {
+			rows = append(rows, []any{e.Place, cmp.Or(e.Scope, "(instance)"), e.Index, cmp.Or(e.WorkID, e.Key), e.Outcome, printable(cmp.Or(e.Reason, e.Note))})
 		}
 	}
 	if len(rows) > 0 {
@@ -191,6 +270,12 @@ func (p *program) showReport(r *legacy.Report, all bool) {
 	}
 	if r.Works.Text != "" {
 		p.printf("%s\n", r.Works.Text)
+	}
+	if n := r.Forms[legacy.FormAwaiting]; n > 0 {
+		p.printf("%s of an older form: see forge-es release migrate --dry-run\n", count(n, "document"))
+	}
+	if n := r.Forms[legacy.FormInvalid]; n > 0 {
+		p.printf("no valid session in %s: replace or discard them, or no release can be created\n", count(n, "document"))
 	}
 	if r.DryRun {
 		p.printf("dry run: nothing was sent\n")

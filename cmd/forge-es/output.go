@@ -66,7 +66,7 @@ func terminal(stream any) bool {
 }
 
 // numbers are the columns that stand to the right.
-var numbers = map[string]bool{"pos": true, "gen": true, "index": true, "entries": true, "dropped": true, "commands": true}
+var numbers = map[string]bool{"pos": true, "gen": true, "index": true, "entries": true, "dropped": true, "commands": true, "rev": true}
 
 // table prints rows under a head, as wide as they are; nothing without rows.
 func (p *program) table(head []string, rows [][]any) {
@@ -107,8 +107,10 @@ func row(list []string) table.Row {
 // left out.
 func (p *program) facts(pairs ...string) {
 	width := 0
-	for i := 0; i < len(pairs); i += 2 {
-		width = max(width, len(pairs[i]))
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			width = max(width, len(pairs[i]))
+		}
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {

@@ -219,6 +219,8 @@ var flagOf = map[string]string{
 	"limit":                    "--limit",
 	"cursor":                   "--cursor",
 	"actor":                    "--label",
+	"sourceRevision":           "--source",
+	"outcome":                  "--outcome",
 	"Forge-Command-Id":         "--id",
 	"Forge-Correlation-Id":     "--correlation",
 	"Forge-Causation-Id":       "--causation",
@@ -230,6 +232,9 @@ func (p *program) advise(err error) error {
 	e, ok := errors.AsType[*events.Error](err)
 	if !ok || e.Code.Info().Exit != events.ExitUsage {
 		return err
+	}
+	if e.Code == events.CodeReleaseIDInvalid {
+		return err // its sessionId is the argument
 	}
 	field, _ := e.Details["field"].(string)
 	if flag := flagOf[field]; flag != "" {
@@ -275,7 +280,7 @@ func (f *commandFlags) add(c *cobra.Command) {
 	f.addID(c)
 	c.Flags().StringVar(&f.correlation, "correlation", "", "correlation `id` for the commit")
 	c.Flags().StringVar(&f.causation, "causation", "", "causation `id` for the commit")
-	c.Flags().Uint64Var(&f.expect, "expect-version", 0, "`version` that the work must have, 0 for one that nothing was recorded of")
+	c.Flags().Uint64Var(&f.expect, "expect-version", 0, "`version` that the work (or the ledger) must have, 0 if nothing was recorded")
 	c.Flags().StringVar(&f.label, "label", "", "free `text` about who asks, for the commit")
 }
 

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/forge-es/forge-es/client"
+	"github.com/forge-es/forge-es/events"
+	"github.com/forge-es/forge-es/legacy"
 	"github.com/spf13/cobra"
 )
 
@@ -16,7 +22,7 @@ func (p *program) releasesCommand() *cobra.Command {
 		p.stepCommand("fail", "Take a release session to failed", "failed"),
 		p.stepCommand("rollback", "Take a release session to rolled_back", "rolled_back"),
 		p.releaseInfoCommand(), p.explainCommand(), p.releaseListCommand(), p.releaseWaitCommand(),
-		p.endCommand(), p.discardCommand(), p.migrateCommand(),
+		p.endCommand(), p.receiveCommand(), p.discardCommand(), p.migrateCommand(),
 	)
 }
 
@@ -26,7 +32,7 @@ func (p *program) value(arg string) (json.RawMessage, error) {
 	var err error
 	switch {
 	case arg == "-":
-		text, err = io.ReadAll(io.LimitReader(p.stdin, maxInput))
+		text, err = p.input()
 	case strings.HasPrefix(arg, "@"):
 		text, err = os.ReadFile(arg[1:])
 	}
@@ -39,6 +45,16 @@ func (p *program) value(arg string) (json.RawMessage, error) {
 	return text, nil
 }
 
+// input reads stdin, once.
+func (p *program) input() ([]byte, error) {
+	if p.stdin == nil {
+		return nil, errors.New("- stands for stdin, which can be given only once")
+	}
+	in := p.stdin
+	p.stdin = nil
+	return io.ReadAll(io.LimitReader(in, maxInput))
+}
+
 // putValue puts a JSON argument into a body, if it was given.
 func (p *program) putValue(body map[string]any, name, arg string) error {
 	if arg == "" {
@@ -47,6 +63,20 @@ func (p *program) putValue(body map[string]any, name, arg string) error {
 	v, err := p.value(arg)
 	body[name] = v
 	return err
+}
+
+// given refuses a verb whose flags are missing, naming them all.
+func given(c *cobra.Command, names ...string) error {
+	var lacking []string
+	for _, name := range names {
+		if f := c.Flags().Lookup(name); f.Value.String() == "" {
+			lacking = append(lacking, "--"+name)
+		}
+	}
+	if len(lacking) > 0 {
+		return hinted{usagef("give %s", strings.Join(lacking, ", ")), "see: " + c.CommandPath() + " --help"}
+	}
+	return nil
 }
 
 // ledgerFence are the flags that say where a release session is expected.
@@ -71,6 +101,14 @@ func (f *ledgerFence) into(body map[string]any) {
 	}
 }
 
+// needed refuses a step that does not say from where.
+func (f *ledgerFence) needed() error {
+	if f.revision == 0 && f.from == "" {
+		return usagef("from where? Give --from PHASE or --revision N, as release info shows them")
+	}
+	return nil
+}
+
 // tellRelease sends a command about a release session and shows what it is
 // afterwards.
 func (p *program) tellRelease(c *cobra.Command, r client.Request) error {
@@ -83,7 +121,7 @@ func (p *program) tellRelease(c *cobra.Command, r client.Request) error {
 		if err := reply.Into(&s); err != nil {
 			return err
 		}
-		p.facts("session", s.SessionID, "phase", s.Phase, "revision", s.revision())
+		p.facts("session", string(s.SessionID), "phase", string(s.Phase), "revision", s.Revision.String())
 		p.showOutcome(reply)
 		return nil
 	})
@@ -95,11 +133,16 @@ func (p *program) createReleaseCommand() *cobra.Command {
 	var check bool
 	c := &cobra.Command{
 		Use: "create SESSION", Short: "Begin a release session", Args: cobra.ExactArgs(1),
-		Long: "Lanes and the stable release are JSON: the text itself, @FILE, or - for stdin.",
+		Long: "Lanes and the stable release are JSON: the text itself, @FILE, or - for stdin. The stable release is\n" +
+			"{authorityRevision, releaseId, artifactIdentity, manifestSha256, workerProtocolVersion, releaseFencingTokenSha256}.",
+		Example: "  forge-es release create release-1 --stable @stable.json --candidate @candidate.json --stable-release @live.json --source 4f2a91c",
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := given(c, "stable", "candidate", "stable-release", "source"); err != nil {
+				return err
+			}
 			body := map[string]any{"sessionId": args[0], "sourceRevision": source}
-			for name, arg := range map[string]string{"stable": stable, "candidate": candidate, "stableRelease": release} {
-				if err := p.putValue(body, name, arg); err != nil {
+			for _, v := range [][2]string{{"stable", stable}, {"candidate", candidate}, {"stableRelease", release}} {
+				if err := p.putValue(body, v[0], v[1]); err != nil {
 					return err
 				}
 			}
@@ -112,7 +155,7 @@ func (p *program) createReleaseCommand() *cobra.Command {
 	common.add(c)
 	c.Flags().StringVar(&stable, "stable", "", "stable lane: `JSON` {controllerHome, port, …}")
 	c.Flags().StringVar(&candidate, "candidate", "", "candidate lane: `JSON` {controllerHome, port, …}")
-	c.Flags().StringVar(&release, "stable-release", "", "`JSON` {authorityRevision, releaseId, artifactIdentity, manifestSha256, workerProtocolVersion, releaseFencingTokenSha256}")
+	c.Flags().StringVar(&release, "stable-release", "", "`JSON` of the release that is live: {authorityRevision, releaseId, …}")
 	c.Flags().StringVar(&source, "source", "", "source `revision` of the candidate")
 	c.Flags().BoolVar(&check, "check-authority", false, "the stable release must be the published one")
 	return c
@@ -130,6 +173,7 @@ func receiptFlag(text, outcome string) (map[string]any, error) {
 	return r, nil
 }
 
+// receiptList reads what --receipt, or the arguments of release receipt, say.
 func receiptList(texts []string, outcome string) ([]any, error) {
 	list := make([]any, len(texts))
 	for i, text := range texts {
@@ -147,7 +191,11 @@ func (p *program) advanceCommand() *cobra.Command {
 	var fence ledgerFence
 	var candidate string
 	var receipts []string
-	c := &cobra.Command{Use: "advance SESSION PHASE", Short: "Move a release session to another phase (needs --revision or --from)", Args: cobra.ExactArgs(2), RunE: func(c *cobra.Command, args []string) error {
+	example := "  forge-es release advance release-1 built --from source_frozen --candidate-release @release.json --receipt build:build=built"
+	c := &cobra.Command{Use: "advance SESSION PHASE", Short: "Move a release session to another phase", Example: example, Args: cobra.ExactArgs(2), RunE: func(c *cobra.Command, args []string) error {
+		if err := fence.needed(); err != nil {
+			return err
+		}
 		body := map[string]any{"sessionId": args[0], "phase": args[1]}
 		fence.into(body)
 		if err := p.putValue(body, "candidateRelease", candidate); err != nil {
@@ -191,14 +239,28 @@ func (p *program) receiptCommand() *cobra.Command {
 func (p *program) transactionCommand() *cobra.Command {
 	var common commandFlags
 	var fence ledgerFence
-	c := &cobra.Command{Use: "transaction SESSION JSON", Short: "Record the rollback authority of a cutover (JSON, @FILE or -)", Args: cobra.ExactArgs(2), RunE: func(c *cobra.Command, args []string) error {
-		body := map[string]any{"sessionId": args[0]}
-		fence.into(body)
-		if err := p.putValue(body, "transaction", args[1]); err != nil {
-			return err
-		}
-		return p.tellRelease(c, common.request(client.Command, "release.transaction", body))
-	}}
+	c := &cobra.Command{
+		Use: "transaction SESSION JSON", Short: "Record the rollback authority of a cutover (JSON, @FILE or -)", Args: cobra.ExactArgs(2),
+		Long: "It is recorded once. Without --revision the session is asked for its revision first.",
+		RunE: func(c *cobra.Command, args []string) error {
+			body := map[string]any{"sessionId": args[0]}
+			if err := p.putValue(body, "transaction", args[1]); err != nil {
+				return err
+			}
+			switch {
+			case fence.revision == 0 && common.id != "":
+				return usagef("a command with --id has to be the same each time: give --revision, too")
+			case fence.revision == 0:
+				_, info, err := p.askInfo(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				fence.revision, fence.incarnation = info.Revision, cmp.Or(fence.incarnation, int64(info.Incarnation))
+			}
+			fence.into(body)
+			return p.tellRelease(c, common.request(client.Command, "release.transaction", body))
+		},
+	}
 	common.add(c)
 	fence.add(c)
 	return c
@@ -209,7 +271,10 @@ func (p *program) stepCommand(verb, short, phase string) *cobra.Command {
 	var common commandFlags
 	var fence ledgerFence
 	var receipts []string
-	c := &cobra.Command{Use: verb + " SESSION", Short: short + " (needs --revision or --from)", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: verb + " SESSION", Short: short, Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
+		if err := fence.needed(); err != nil {
+			return err
+		}
 		body := map[string]any{"sessionId": args[0], "phase": phase}
 		fence.into(body)
 		if len(receipts) > 0 {
@@ -242,15 +307,91 @@ func (p *program) endCommand() *cobra.Command {
 	return c
 }
 
+// documentName is the file name of a document, which may be given without .json.
+func documentName(name string) string {
+	if strings.HasSuffix(name, ".json") {
+		return name
+	}
+	return name + ".json"
+}
+
+// text puts the bytes of a document into a body.
+func putDocument(body map[string]any, content []byte) {
+	if utf8.Valid(content) {
+		body["text"] = string(content)
+		return
+	}
+	body["textBase64"] = content // JSON has base64 for bytes
+}
+
+func (p *program) receiveCommand() *cobra.Command {
+	var common commandFlags
+	var name, reason string
+	var replace bool
+	c := &cobra.Command{
+		Use: "receive FILE", Short: "Take over one document as it is, as operator (- for stdin)", Args: cobra.ExactArgs(1),
+		Long: "A document that is known with other content is refused, unless --replace says, with a reason, that it may be\n" +
+			"replaced. A document that is no valid session is kept too, and told; exit status 3.",
+		RunE: func(c *cobra.Command, args []string) error {
+			body := map[string]any{"name": documentName(cmp.Or(name, filepath.Base(args[0])))}
+			var content []byte
+			var err error
+			switch {
+			case args[0] != "-":
+				content, err = os.ReadFile(args[0])
+			case name == "":
+				return usagef("what is its name? Give --name")
+			default:
+				content, err = p.input()
+			}
+			if err != nil {
+				return events.Errorf(events.CodeNotFound, "%w", err)
+			}
+			if len(content) > legacy.MaxDocument {
+				return events.Errorf(events.CodeTooLarge, "the document has %d bytes, the most is %d", len(content), legacy.MaxDocument)
+			}
+			putDocument(body, content)
+			if replace {
+				body["replace"] = true
+			}
+			optional(body, "reason", reason)
+			r, err := p.do(c.Context(), common.request(client.Operator, "release.receive-document", body), operator())
+			if err != nil {
+				return err
+			}
+			return p.received(r)
+		},
+	}
+	common.add(c)
+	c.Flags().StringVar(&name, "name", "", "file `name` of the document (default: that of FILE)")
+	c.Flags().BoolVar(&replace, "replace", false, "replace a document that has other content (needs --reason)")
+	c.Flags().StringVar(&reason, "reason", "", "why (required with --replace, recorded)")
+	return c
+}
+
+// received tells what became of a document.
+func (p *program) received(r *client.Reply) error {
+	var d struct{ Name, Form, Why string }
+	if err := r.Into(&d); err != nil {
+		return err
+	}
+	err := p.done(r, func() error {
+		p.facts("document", d.Name, "form", d.Form, "why", d.Why)
+		p.showOutcome(r)
+		return nil
+	})
+	if err == nil && d.Form == legacy.FormInvalid {
+		return exit(events.ExitRefused)
+	}
+	return err
+}
+
 func (p *program) discardCommand() *cobra.Command {
 	var common commandFlags
 	var reason string
 	c := &cobra.Command{Use: "discard DOCUMENT", Short: "Remove a stored document, as operator", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		name := args[0]
-		if !strings.HasSuffix(name, ".json") {
-			name += ".json"
-		}
-		r, err := p.do(c.Context(), common.request(client.Operator, "release.discard-document", map[string]any{"name": name, "reason": reason}), operator())
+		body := map[string]any{"name": documentName(args[0]), "reason": reason}
+		r, err := p.do(c.Context(), common.request(client.Operator, "release.discard-document", body), operator())
 		if err != nil {
 			return err
 		}
@@ -271,6 +412,8 @@ func (p *program) migrateCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			body := map[string]any{}
 			switch {
+			case none && authority != "":
+				return usagef("--authority and --no-authority exclude each other")
 			case none:
 			case authority != "":
 				if err := p.putValue(body, "authority", authority); err != nil {
@@ -281,7 +424,7 @@ func (p *program) migrateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				var published struct{ Authority json.RawMessage }
+				var published struct{ Authority json.RawMessage } // a null result leaves it nil
 				if err := r.Into(&published); err != nil {
 					return err
 				}
@@ -321,13 +464,13 @@ func (p *program) showMigration(r *client.Reply, dryRun bool) error {
 			rows[i] = []any{step.SessionID, step.Outcome, step.From, step.To}
 		}
 		p.table([]string{"session", "outcome", "phase", "becomes"}, rows)
-		p.notef("%d documents; dry run: nothing was changed", m.Inspected)
+		p.notef("%s; dry run: nothing was changed", count(m.Inspected, "document"))
 		return nil
 	}
 	for _, id := range m.MigratedSessionIDs {
 		p.printf("migrated  %s\n", id)
 	}
-	p.notef("%d documents: %d migrated, %d were current", m.Inspected, len(m.MigratedSessionIDs), len(m.CurrentSessionIDs))
+	p.notef("%s: %d migrated, %d were current", count(m.Inspected, "document"), len(m.MigratedSessionIDs), len(m.CurrentSessionIDs))
 	return nil
 }
 
@@ -368,15 +511,11 @@ func (p *program) authorityInfoCommand() *cobra.Command {
 }
 
 func (p *program) showAuthority(r *client.Reply) error {
-	type release struct {
-		ReleaseID, ArtifactIdentity, PublishedAt string
-	}
 	var a *struct {
 		Revision  json.Number
 		Authority struct {
-			Active      release
-			Previous    *release
-			CommittedAt string
+			Active, Previous looseObject
+			CommittedAt      loose
 		}
 	}
 	if err := r.Into(&a); err != nil {
@@ -386,10 +525,11 @@ func (p *program) showAuthority(r *client.Reply) error {
 		p.printf("no release authority was published\n")
 		return nil
 	}
-	pairs := []string{"revision", a.Revision.String(), "live", a.Authority.Active.ReleaseID, "artifact", a.Authority.Active.ArtifactIdentity, "committed at", a.Authority.CommittedAt}
-	if prev := a.Authority.Previous; prev != nil {
-		pairs = append(pairs, "previous", prev.ReleaseID)
+	live := a.Authority.Active
+	p.facts("revision", a.Revision.String(), "live", live.text("releaseId"), "artifact", live.text("artifactIdentity"),
+		"committed at", string(a.Authority.CommittedAt), "previous", a.Authority.Previous.text("releaseId"))
+	if r.Outcome != "" {
+		p.showOutcome(r)
 	}
-	p.facts(pairs...)
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,34 +9,71 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/forge-es/forge-es/client"
 	"github.com/forge-es/forge-es/events"
 	"github.com/spf13/cobra"
 )
 
-// releaseDocument is a release session as far as lists and outcomes show it.
-type releaseDocument struct {
-	SessionID, Phase, SourceRevision, UpdatedAt string
-	Revision                                    json.Number
-	CandidateRelease                            struct{ ReleaseID string }
+// loose is a text of a document that may come from another system: whatever
+// stands there can be shown.
+type loose string
+
+func (l *loose) UnmarshalJSON(b []byte) error {
+	var text *string
+	if json.Unmarshal(b, &text) != nil {
+		*l = loose(printable(string(b)))
+	} else if text != nil {
+		*l = loose(printable(*text))
+	}
+	return nil
 }
 
-func (d releaseDocument) revision() string { return d.Revision.String() }
+// printable is a text without control characters, on one line.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// looseObject is an object of such a document, nil if it is none.
+type looseObject map[string]loose
+
+func (o *looseObject) UnmarshalJSON(b []byte) error {
+	var m map[string]loose
+	if json.Unmarshal(b, &m) == nil {
+		*o = m
+	}
+	return nil
+}
+
+func (o looseObject) text(name string) string { return string(o[name]) }
+
+// releaseDocument is a release session as far as lists and outcomes show it.
+type releaseDocument struct {
+	SessionID, Phase, UpdatedAt loose
+	Revision                    json.Number
+	CandidateRelease            looseObject
+}
+
+// gate is a required receipt.
+type gate struct{ Kind, ID string }
 
 // releaseInfo is a release session at a glance.
 type releaseInfo struct {
-	SessionID, Phase, Next, Since        string
-	SourceRevision, CreatedAt, UpdatedAt string
-	Revision                             int64
-	Done, Missing                        []struct{ Kind, ID string }
-	Waits                                []struct{ Code, Text, Remedy string }
-	CanFail, CanRollBack                 bool
-	CandidateRelease                     *struct{ ReleaseID, ArtifactIdentity string }
-	Transaction                          *struct{ OperationID, StartedAt string }
-	Receipts                             int
-	NewestReceipts                       []struct{ ID, Kind, RecordedAt, Summary, Outcome string }
-	Incarnation                          uint64
+	SessionID, Phase, Next, Since string
+	SourceRevision, UpdatedAt     string
+	Revision                      int64
+	Done, Missing                 []gate
+	Waits                         []struct{ Code, Text, Remedy string }
+	CandidateRelease, Transaction looseObject
+	Receipts                      int
+	NewestReceipts                []looseObject
+	Incarnation                   uint64
 }
 
 func (p *program) askInfo(ctx context.Context, id string) (*client.Reply, *releaseInfo, error) {
@@ -50,22 +88,26 @@ func (p *program) askInfo(ctx context.Context, id string) (*client.Reply, *relea
 func (p *program) releaseInfoCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{Use: "info SESSION", Short: "A release session at a glance: phase, gates, receipts, next step", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		for last := uint64(0); ; {
-			r, info, err := p.askInfo(c.Context(), args[0])
-			if err != nil {
+		r, info, err := p.askInfo(c.Context(), args[0])
+		for last := ""; ; r, info, err = p.askInfo(c.Context(), args[0]) {
+			switch {
+			case errors.Is(err, events.ErrUnavailable) && last != "": // it may come back
+			case err != nil:
 				return err
-			}
-			if key := uint64(info.Revision); !watch || key != last {
-				last = key
-				if err := p.done(r, func() error { p.showRelease(info); return nil }); err != nil {
-					return err
-				}
-				if watch && !p.json {
+			default:
+				shown := fmt.Sprint(info)
+				if shown != last && last != "" && !p.json {
 					p.printf("\n")
 				}
-			}
-			if !watch || info.Next == "" {
-				return nil
+				if shown != last {
+					if err := p.done(r, func() error { p.showRelease(info); return nil }); err != nil {
+						return err
+					}
+				}
+				last = shown
+				if !watch || info.Next == "" {
+					return nil
+				}
 			}
 			if !idle(c.Context(), pollEvery) {
 				return nil
@@ -96,58 +138,75 @@ var phaseLine = []string{
 
 func (p *program) showRelease(i *releaseInfo) {
 	at := slices.Index(phaseLine, i.Phase)
-	var line strings.Builder
-	for n, phase := range phaseLine {
-		switch {
-		case n < at:
-			line.WriteString("●")
-		case n == at:
-			line.WriteString("◉ " + phase + " ")
-		default:
-			line.WriteString("○")
-		}
-	}
-	if at < 0 {
-		line.Reset()
-		line.WriteString("✕ " + i.Phase)
+	line := "✕ " + i.Phase
+	if at >= 0 {
+		line = strings.TrimSpace(strings.Repeat("●", at) + "◉ " + i.Phase + " " + strings.Repeat("○", len(phaseLine)-at-1))
 	}
 	pairs := []string{
-		"session", i.SessionID, "phase", line.String(), "since", i.Since, "revision", fmt.Sprint(i.Revision), "source", i.SourceRevision,
-	}
-	if i.CandidateRelease != nil {
-		pairs = append(pairs, "candidate", i.CandidateRelease.ReleaseID)
+		"session", i.SessionID, "phase", line, "since", i.Since, "revision", fmt.Sprint(i.Revision), "source", printable(i.SourceRevision),
+		"candidate", i.CandidateRelease.text("releaseId"),
 	}
 	if i.Transaction != nil {
-		pairs = append(pairs, "transaction", i.Transaction.OperationID+", started "+i.Transaction.StartedAt)
+		pairs = append(pairs, "transaction", i.Transaction.text("operationId")+", started "+i.Transaction.text("startedAt"))
 	}
-	pairs = append(pairs, "receipts", fmt.Sprint(i.Receipts), "next", i.Next)
-	p.facts(pairs...)
+	p.facts(append(pairs, "receipts", fmt.Sprint(i.Receipts), "next", i.Next)...)
+	if len(i.Done)+len(i.Missing) > 0 {
+		p.printf("\n%s needs\n", i.Next)
+	}
 	for _, g := range i.Done {
-		p.printf("  ✓ %s %s\n", g.Kind, g.ID)
+		p.printf("  ✓ %s:%s\n", g.Kind, g.ID)
 	}
 	for _, g := range i.Missing {
-		p.printf("  · %s %s\n", g.Kind, g.ID)
+		p.printf("  · %s:%s\n", g.Kind, g.ID)
 	}
-	p.showWaits(i)
-	for n := len(i.NewestReceipts) - 1; n >= 0; n-- {
-		r := i.NewestReceipts[n]
-		if r.Outcome == "" {
-			r.Outcome = "passed"
-		}
-		p.printf("  %s  %-13s %s:%s  %s\n", r.RecordedAt, r.Outcome, r.Kind, r.ID, r.Summary)
+	p.printf("\n")
+	if len(i.Missing) > 0 {
+		p.printf("record what is missing: forge-es release receipt %s KIND:ID\n", i.SessionID)
+	}
+	p.showWaits(i, false)
+	if len(i.NewestReceipts) > 0 {
+		p.printf("\n")
+	}
+	for _, r := range slices.Backward(i.NewestReceipts) {
+		p.printf("%s\n", receiptLine(r))
 	}
 }
 
-// showWaits tells what the next phase waits for.
-func (p *program) showWaits(i *releaseInfo) {
+// marks stand for the outcomes of receipts.
+var marks = map[string]string{"": "✓", "passed": "✓", "failed": "✗", "inconclusive": "?"}
+
+// receiptLine shows a receipt on one line of a terminal.
+func receiptLine(r looseObject) string {
+	at := r.text("recordedAt")
+	if t, err := events.ParseTime(at); err == nil {
+		at = moment(t)
+	}
+	line := []rune(fmt.Sprintf("%s %s  %s:%s  %s", cmp.Or(marks[r.text("outcome")], "?"), at, r.text("kind"), r.text("id"), r.text("summary")))
+	if len(line) > 80 {
+		line = append(line[:79], '…')
+	}
+	return strings.TrimRight(string(line), " ")
+}
+
+// showWaits tells what the next phase waits for: all of it with the codes of the
+// refusals, or all but the gates, which were shown, without them.
+func (p *program) showWaits(i *releaseInfo, all bool) {
 	switch {
 	case i.Next == "":
 		p.printf("it has ended: nothing follows %s\n", i.Phase)
 	case len(i.Waits) == 0:
-		p.printf("nothing is missing: advance it to %s\n", i.Next)
+		p.printf("nothing is missing: forge-es release advance %s %s --from %s\n", i.SessionID, i.Next, i.Phase)
+	}
+	isGate := func(text string) bool {
+		return slices.ContainsFunc(i.Missing, func(g gate) bool { return strings.HasPrefix(text, g.Kind+" "+g.ID+" ") })
 	}
 	for _, w := range i.Waits {
-		p.printf("waits: %s (%s)\n       %s\n", w.Text, w.Code, w.Remedy)
+		switch {
+		case all:
+			p.printf("waits: %s\n       %s\n       %s\n", w.Text, w.Remedy, w.Code)
+		case !isGate(w.Text):
+			p.printf("waits: %s\n       %s\n", w.Text, w.Remedy)
+		}
 	}
 }
 
@@ -163,7 +222,7 @@ func (p *program) explainCommand() *cobra.Command {
 				return err
 			}
 			p.facts("session", i.SessionID, "phase", i.Phase, "since", i.Since, "next", i.Next)
-			p.showWaits(&i)
+			p.showWaits(&i, true)
 			return nil
 		})
 	}}
@@ -171,11 +230,10 @@ func (p *program) explainCommand() *cobra.Command {
 
 func (p *program) releaseListCommand() *cobra.Command {
 	var most int
-	var all bool
 	c := &cobra.Command{Use: "ls", Short: "Release sessions, active ones first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
-		verb, body := "releases.list", map[string]any{"order": "active-first", "maxEntries": most}
-		if all {
-			verb = "releases.list-complete"
+		verb, body := "releases.list-complete", map[string]any{"order": "active-first"}
+		if c.Flags().Changed("max-entries") {
+			verb, body["maxEntries"] = "releases.list", most
 		}
 		r, err := p.do(c.Context(), client.Request{Kind: client.Query, Verb: verb, Body: body}, "")
 		if err != nil {
@@ -183,8 +241,7 @@ func (p *program) releaseListCommand() *cobra.Command {
 		}
 		return p.done(r, func() error { return p.showReleases(r) })
 	}}
-	c.Flags().IntVar(&most, "max-entries", 512, "documents to look at")
-	c.Flags().BoolVar(&all, "all", false, "all documents")
+	c.Flags().IntVar(&most, "max-entries", 0, "look only at so many documents, in order of their names (default: all)")
 	return c
 }
 
@@ -200,30 +257,41 @@ func (p *program) showReleases(r *client.Reply) error {
 	}
 	rows := make([][]any, len(list.Sessions))
 	for i, s := range list.Sessions {
-		rows[i] = []any{s.SessionID, s.Phase, s.revision(), s.SourceRevision, s.CandidateRelease.ReleaseID, s.UpdatedAt}
+		updated := string(s.UpdatedAt)
+		if t, err := events.ParseTime(updated); err == nil {
+			updated = moment(t)
+		}
+		rows[i] = []any{s.SessionID, s.Phase, s.Revision, s.CandidateRelease.text("releaseId"), updated}
 	}
-	p.table([]string{"session", "phase", "rev", "source", "candidate", "updated"}, rows)
+	p.table([]string{"session", "phase", "rev", "candidate", "updated"}, rows)
+	if len(rows) > 0 && len(list.InvalidSessionFiles) > 0 {
+		p.printf("\n")
+	}
 	for _, name := range list.InvalidSessionFiles {
-		p.printf("invalid: %s\n", name)
+		p.printf("no valid session: %s\n", printable(name))
 	}
 	more := ""
 	if list.Truncated || r.Truncated {
-		more = ", more exist (--all)"
+		more = ", more exist"
 	}
-	p.notef("%d documents inspected%s", list.Inspected, more)
+	p.notef("%s inspected%s", count(list.Inspected, "document"), more)
+	if len(list.InvalidSessionFiles) > 0 {
+		p.notef("no release can be created beside documents that are no valid sessions: migrate, replace or discard them")
+	}
 	return nil
 }
 
 func (p *program) releaseWaitCommand() *cobra.Command {
 	var phase string
 	c := &cobra.Command{
-		Use: "wait SESSION --phase PHASE", Short: "Wait until a release session is in a phase", Args: cobra.ExactArgs(1),
-		Long: "Exit status 0 once the session is in the phase or beyond it; 3 when it ended elsewhere (failed, rolled_back); 1 when\n" +
-			"the time is up (--timeout, here one hour unless it is given).",
+		Use: "wait SESSION", Short: "Wait until a release session is in a phase", Args: cobra.ExactArgs(1),
+		Long: "Exit status 0 once the session is in the phase or beyond it; 3 when it ended elsewhere (failed, rolled_back);\n" +
+			"4 without such a session; 1 when the time is up (--timeout, here one hour unless it is given).",
+		Example: "  forge-es release wait release-1 --phase known_good --timeout 30m",
 		RunE: func(c *cobra.Command, args []string) error {
 			want := slices.Index(phaseLine, phase)
 			if want < 0 && phase != "failed" && phase != "rolled_back" {
-				return usagef("--phase %q is no phase", phase)
+				return usagef("--phase %q is none of %s", phase, strings.Join(words["phase"], ", "))
 			}
 			most := time.Hour
 			if c.Flags().Changed("timeout") {
@@ -231,17 +299,23 @@ func (p *program) releaseWaitCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), most)
 			defer cancel()
-			for {
+			for asked := false; ; {
 				r, info, err := p.askInfo(ctx, args[0])
 				switch {
-				case errors.Is(err, events.ErrUnavailable) && ctx.Err() == nil: // it may come back
-				case err != nil && ctx.Err() == nil:
+				case err != nil && ctx.Err() != nil: // the time is up
+				case errors.Is(err, events.ErrUnavailable) && asked: // it may come back
+				case err != nil:
 					return err
-				case err == nil && (info.Phase == phase || want >= 0 && slices.Index(phaseLine, info.Phase) >= want):
+				case info.Phase == phase || want >= 0 && slices.Index(phaseLine, info.Phase) >= want:
 					return p.done(r, func() error { p.printf("%s\n", info.Phase); return nil })
-				case err == nil && info.Next == "":
+				case info.Next == "":
+					if err := p.done(r, func() error { p.printf("%s\n", info.Phase); return nil }); err != nil {
+						return err
+					}
 					p.notef("%s ended in %s", args[0], info.Phase)
 					return exit(events.ExitRefused)
+				default:
+					asked = true
 				}
 				if !idle(ctx, pollEvery) {
 					return fmt.Errorf("%s was not in %s within %s", args[0], phase, most)

@@ -58,7 +58,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
 			e.Setenv("USER", "operator")
-			return nil
+			tour, err := filepath.Abs("../../docs/tour") // the files of the README's tour
+			e.Setenv("TOUR", tour)
+			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"start": scriptStart, "ready": scriptReady, "status": scriptStatus, "signal": scriptSignal, "gone": scriptGone,
@@ -302,7 +304,9 @@ func scriptRecord(t *testing.T, ts *testscript.TestScript, args []string) {
 }
 
 // scriptHome builds homes: "clean" has nothing that needs a look, "odd" has a
-// broken session and works in several places.
+// broken session and works in several places, "documents" has a thousand release
+// documents of which five are broken, "releases" has one that becomes something of
+// each, "full" has everything.
 func scriptHome(t *testing.T, ts *testscript.TestScript, args []string) {
 	h := legacytest.In(t, ts.MkAbs(args[1]))
 	claim := func(work, controller string, generation int64) legacytest.Session {
@@ -318,6 +322,34 @@ func scriptHome(t *testing.T, ts *testscript.TestScript, args []string) {
 		h.Retain(legacytest.InstanceScope, claim("WORK-3", "codex-c", 2), "2026-01-03T00:00:00.000Z")
 	case "odd":
 		h.Record(legacytest.InstanceScope, claim("W1", "codex-a", 7), claim("WORK-4", "codex-b", 1), legacytest.Session{SchemaVersion: 1, WorkID: "WORK-5"})
+	case "documents":
+		for i := range 995 {
+			form := []legacytest.Form{legacytest.Current, legacytest.Legacy, legacytest.Transitional}[i%3]
+			h.Release(legacytest.Release{ID: fmt.Sprintf("release-%04d", i), Form: form, Phase: "failed", Minute: int64(i)})
+		}
+		broken := legacytest.Broken()
+		for _, kind := range []string{"json", "latin1", "null", "phase", "twice"} {
+			h.Document("broken-"+kind+".json", broken["broken-"+kind+".json"])
+		}
+		h.Authority(legacytest.Authority(2, "rel-b", "rel-a"))
+	case "releases":
+		h.Release(legacytest.Release{ID: "release-current", Phase: "failed", Minute: 1})
+		h.Release(legacytest.Release{ID: "release-old", Form: legacytest.Legacy, Phase: "known_good", Stable: "rel-x", Candidate: "rel-y", Minute: 2})
+		h.Release(legacytest.Release{ID: "release-soaked", Form: legacytest.Transitional, Phase: "soaking", Stable: "rel-y", Candidate: "rel-a", Minute: 100})
+		h.Release(legacytest.Release{ID: "release-rolled", Form: legacytest.Legacy, Phase: "rolled_back", Candidate: "rel-c", Minute: 200})
+		h.Release(legacytest.Release{ID: "release-committed", Form: legacytest.Transitional, Phase: "cutover_committed", StableRevision: 2, Minute: 300})
+		h.Authority(legacytest.Authority(3, "rel-b", "rel-a"))
+	case "full":
+		held := claim("WORK-1", "codex-a", 3)
+		h.Record(legacytest.InstanceScope, held, claim("WORK-2", "codex-b", 1))
+		h.Retain(legacytest.InstanceScope, claim("WORK-3", "codex-c", 2), "2026-01-03T00:00:00.000Z")
+		h.Record("repo-1", claim("WORK-4", "codex-d", 1))
+		h.Store("repo-1", claim("WORK-4", "codex-d", 1))
+		h.Row(legacytest.Transport, "controller", held.SessionID, legacytest.NewGen(1).Transport(held))
+		h.Release(legacytest.Release{ID: "release-current", Phase: "known_good"})
+		h.Release(legacytest.Release{ID: "release-legacy", Form: legacytest.Legacy, Phase: "failed"})
+		h.Release(legacytest.Release{ID: "release-transit", Form: legacytest.Transitional, Phase: "rolled_back"})
+		h.Authority(legacytest.Authority(2, "rel-b", "rel-a"))
 	default:
 		ts.Fatalf("no home is called %s", args[0])
 	}

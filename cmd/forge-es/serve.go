@@ -39,7 +39,7 @@ type serveFlags struct {
 	maxBytes                int64
 	durability              string
 	capability              bool
-	skew                    time.Duration
+	skew, soak              time.Duration
 	cache, pending          int
 	logLevel, logFormat     string
 	commandTimeout, checkup time.Duration
@@ -75,6 +75,7 @@ func (p *program) serveCommand() *cobra.Command {
 	fs.StringVar(&f.durability, "durability", "", "what an existing NATS does before it acknowledges: `synced`, if you know it")
 	fs.BoolVar(&f.capability, "require-capability", false, "verbs that show an authority must show the capability, too")
 	fs.DurationVar(&f.skew, "max-clock-skew", service.DefaultMaxClockSkew, "how far clocks may step or differ")
+	fs.DurationVar(&f.soak, "minimum-soak", 0, "least time that a release soaks before it can become known good")
 	fs.IntVar(&f.cache, "cache", 0, "`works` kept in memory (default 100000, about 1 kB each)")
 	fs.IntVar(&f.pending, "max-pending", 0, "`requests` worked on at a time, beyond it FORGE_BUSY (default 4096)")
 	fs.DurationVar(&f.commandTimeout, "command-timeout", 0, "most time for one request (default 15s)")
@@ -139,7 +140,7 @@ func (p *program) checkServe(flags *pflag.FlagSet, f serveFlags) error {
 	}
 	for name, v := range map[string]int64{
 		"replicas": int64(f.replicas), "log-max-bytes": f.maxBytes, "cache": int64(f.cache), "max-pending": int64(f.pending),
-		"max-clock-skew": int64(f.skew), "command-timeout": int64(f.commandTimeout), "check-every": int64(f.checkup),
+		"max-clock-skew": int64(f.skew), "minimum-soak": int64(f.soak), "command-timeout": int64(f.commandTimeout), "check-every": int64(f.checkup),
 	} {
 		if v < 0 {
 			return usagef("--%s is negative", name)
@@ -254,7 +255,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 		replicas = 3
 	}
 	svc, err := service.Start(ctx, service.Options{
-		Log: l, Forge: s.forge, App: s.app, Replicas: replicas, RequireCapability: f.capability, Clock: clock,
+		Log: l, Forge: s.forge, App: s.app, Replicas: replicas, RequireCapability: f.capability, MinimumSoak: f.soak, Clock: clock,
 		CacheSize: f.cache, MaxPending: f.pending, CommandTimeout: f.commandTimeout, Version: semantic(built()), Setup: s.setup,
 		Logger: log.With().Str("part", "service").Logger(),
 	})
