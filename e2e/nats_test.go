@@ -300,6 +300,13 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs, err := filepath.Abs("../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(docs, filepath.Join(s.home, "docs")); err != nil {
+		t.Fatal(err)
+	}
 	_, tour, _ := strings.Cut(string(b), "## A tour\n")
 	tour, _, _ = strings.Cut(tour, "\n## ")
 	lines, status := 0, 0
@@ -317,11 +324,121 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	if lines < 10 {
+	if lines < 45 {
 		t.Errorf("the tour has only %d commands", lines)
 	}
 	s.forge("history", "w1").shows(`c1 gen 1 \(first\)`, `state is completed`)
 	s.forge("work", "info", "w2").shows(`^claim +live`)
+	s.forge("release", "ls").shows(`^release-1 +known_good +\d+ +1\.8\.0 `, `^release-2 +rolled_back +\d+ +1\.9\.0 `)
+	s.forge("authority", "info").shows(`^live +1\.8\.0$`)
+}
+
+// tourFile is a file of the README's tour, on one line.
+func tourFile(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("../docs/tour/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := json.Compact(&out, b); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestRelease leads a release to known good, and rolls one back, with the nats
+// command alone.
+func TestRelease(t *testing.T) {
+	s := newShell(t)
+	ready := s.serve("--data=data", "--listen=127.0.0.1:0")
+	s.env = append(s.env, "NATS_URL="+ready.NATS)
+	send := func(root, verb, body string, headers ...string) result {
+		t.Helper()
+		args := []string{"req"}
+		for _, h := range headers {
+			args = append(args, "-H", h)
+		}
+		return s.nats(append(args, "forge."+root+".main."+verb, body)...).ends(0)
+	}
+	done := func(r result, phase string, revision float64) {
+		t.Helper()
+		got := r.lacks("Nats-Service-Error").json()
+		session, _ := got["result"].(map[string]any)
+		if got["outcome"] != "appended" || session["phase"] != phase || session["revision"] != revision || got["incarnation"] == nil {
+			t.Errorf("%s\n%v, want %s at revision %v", r.line, got, phase, revision)
+		}
+	}
+	create := func(id, source, live string) string {
+		return `{"sessionId":"` + id + `","sourceRevision":"` + source + `","stable":` + tourFile(t, "stable-lane.json") +
+			`,"candidate":` + tourFile(t, "candidate-lane.json") + `,"stableRelease":` + tourFile(t, live) + `,"checkAuthority":true}`
+	}
+	receipts := func(kind string, ids ...string) string {
+		var list []string
+		for _, id := range ids {
+			list = append(list, `{"kind":"`+kind+`","id":"`+id+`","summary":"ok"}`)
+		}
+		return `"receipts":[` + strings.Join(list, ",") + `]`
+	}
+	advance := func(id string, revision int, phase string, more ...string) result {
+		t.Helper()
+		body := fmt.Sprintf(`{"sessionId":%q,"expectedRevision":%d,"phase":%q`, id, revision, phase)
+		return send("cmd", "ci.release.advance", strings.Join(append([]string{body}, more...), ",")+"}")
+	}
+	static := receipts("static_gate", "type", "runtime_architecture", "architecture_sync", "bootstrap")
+	canaries := receipts("candidate_canary", "recovery", "mcp", "scheduler", "supervisor", "controller")
+
+	// What is live; then from frozen source to known good.
+	send("op", "operator.authority.publish", `{"authority":`+tourFile(t, "authority-1.json")+`,"expectedRevision":0}`).
+		shows(`"outcome":"appended"`).lacks("fence-1")
+	send("cmd", "ci.authority.publish", `{"authority":{}}`).shows("Nats-Service-Error: FORGE_FORBIDDEN")
+	first := create("release-1", "4f2a91c", "live-1.7.0.json")
+	done(send("cmd", "ci.release.create", first, "Forge-Command-Id:one"), "source_frozen", 1)
+	send("cmd", "ci.release.create", first, "Forge-Command-Id:one").shows(`"outcome":"already-applied"`)
+	send("cmd", "ci.release.create", first).shows("Nats-Service-Error: RELEASE_SESSION_ALREADY_EXISTS", "Nats-Service-Error-Code: 409")
+	send("cmd", "ci.release.create", create("release-2", "b80d3e7", "live-1.7.0.json")).shows("Nats-Service-Error: RELEASE_SESSION_ACTIVE_EXISTS: release-1")
+	advance("release-1", 1, "built").shows("RELEASE_SESSION_CANDIDATE_RELEASE_REQUIRED")
+	done(advance("release-1", 1, "built", `"candidateRelease":`+tourFile(t, "candidate-1.8.0.json")), "built", 2)
+	advance("release-1", 1, "static_verified").shows("Nats-Service-Error: RELEASE_SESSION_REVISION_FENCED", `"revision":2`)
+	advance("release-1", 2, "static_verified").shows("Nats-Service-Error: RELEASE_SESSION_STATIC_GATES_INCOMPLETE")
+	done(send("cmd", "ci.release.receipts", `{"sessionId":"release-1",`+static+`}`), "built", 3)
+	send("query", "releases.explain", `{"sessionId":"release-1"}`).shows(`"next":"static_verified"`, `"waits":\[\]`)
+	done(advance("release-1", 3, "static_verified"), "static_verified", 4)
+	done(advance("release-1", 4, "candidate_booted"), "candidate_booted", 5)
+	done(advance("release-1", 5, "candidate_verified", canaries), "candidate_verified", 6)
+	done(advance("release-1", 6, "cutover_eligible"), "cutover_eligible", 7)
+	done(advance("release-1", 7, "cutover_attempting"), "cutover_attempting", 8)
+	advance("release-1", 8, "cutover_committed").shows("Nats-Service-Error: RELEASE_SESSION_TRANSACTION_REQUIRED")
+	transaction := `{"sessionId":"release-1","expectedRevision":8,"transaction":` + tourFile(t, "transaction-1.8.0.json") + `}`
+	done(send("cmd", "ci.release.transaction", transaction), "cutover_attempting", 9)
+	send("cmd", "ci.release.transaction", transaction).shows(`"outcome":"unchanged"`)
+	done(advance("release-1", 9, "cutover_committed"), "cutover_committed", 10)
+	send("op", "operator.authority.publish", `{"authority":`+tourFile(t, "authority-2.json")+`,"expectedRevision":1}`).shows(`"outcome":"appended"`)
+	done(advance("release-1", 10, "soaking"), "soaking", 11)
+	done(advance("release-1", 11, "known_good", receipts("soak", "supervisor_continuation_proof")), "known_good", 12)
+	advance("release-1", 12, "failed").shows("Nats-Service-Error: RELEASE_SESSION_TERMINAL")
+
+	// And one that is rolled back.
+	done(send("cmd", "ci.release.create", create("release-2", "b80d3e7", "live-1.8.0.json")), "source_frozen", 1)
+	done(advance("release-2", 1, "built", `"candidateRelease":`+tourFile(t, "candidate-1.9.0.json")), "built", 2)
+	done(advance("release-2", 2, "static_verified", static), "static_verified", 3)
+	done(advance("release-2", 3, "candidate_booted"), "candidate_booted", 4)
+	done(advance("release-2", 4, "candidate_verified", canaries), "candidate_verified", 5)
+	done(advance("release-2", 5, "cutover_eligible"), "cutover_eligible", 6)
+	advance("release-2", 6, "rolled_back").shows("Nats-Service-Error: RELEASE_SESSION_ROLLBACK_BEFORE_CUTOVER_ATTEMPT")
+	done(advance("release-2", 6, "cutover_attempting"), "cutover_attempting", 7)
+	done(advance("release-2", 7, "rolled_back", receipts("rollback", "rollback")), "rolled_back", 8)
+
+	// What others see of it.
+	r := send("query", "releases.list-complete", `{"order":"active-first"}`).json()
+	if list, _ := r["result"].(map[string]any); list["inspected"] != 2.0 {
+		t.Errorf("list: %v", r)
+	}
+	send("query", "releases.get", `{"sessionId":"release-9"}`).shows(`"result":null`)
+	send("query", "releases.info", `{"sessionId":"release-9"}`).shows("Nats-Service-Error: RELEASE_SESSION_MISSING", "Nats-Service-Error-Code: 404")
+	send("query", "authority.info", `{}`).shows(`"releaseId":"1.8.0"`, `"revision":2`).lacks("fence-2")
+	s.nats("service", "info", "forge-es").ends(0).shows(`^ +Subject: forge\.cmd\.main\.\*\.release\.advance$`, `^ +Subject: forge\.op\.main\.\*\.authority\.publish$`)
+	s.forge("release", "info", "release-2").ends(0).shows(`^phase +✕ rolled_back$`)
 }
 
 // TestExistingServer: the service on a NATS server that is there already, with an
