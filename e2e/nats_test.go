@@ -441,6 +441,28 @@ func TestRelease(t *testing.T) {
 	s.forge("release", "info", "release-2").ends(0).shows(`^phase +✕ rolled_back$`)
 }
 
+// TestWire: docs/wire.md tells of every endpoint that the service shows.
+func TestWire(t *testing.T) {
+	s := newShell(t)
+	ready := s.serve("--data=data", "--listen=127.0.0.1:0")
+	s.env = append(s.env, "NATS_URL="+ready.NATS)
+	b, err := os.ReadFile("../docs/wire.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := s.nats("service", "info", "forge-es").ends(0).out
+	list := regexp.MustCompile(`Subject: forge\.(?:(cmd|op)\.main\.\*|query\.main)\.([a-z-]+\.[a-z-]+)\n`).FindAllStringSubmatch(out, -1)
+	if len(list) < 40 {
+		t.Errorf("the service shows only %d endpoints:\n%s", len(list), out)
+	}
+	for _, m := range list {
+		row := "| `" + m[2] + "` | " + m[1]
+		if !strings.Contains(string(b), row) {
+			t.Errorf("docs/wire.md has no row %s", row)
+		}
+	}
+}
+
 // TestExistingServer: the service on a NATS server that is there already, with an
 // account for the log and one for callers, named by contexts of the nats command.
 func TestExistingServer(t *testing.T) {
