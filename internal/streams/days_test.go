@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,10 @@ const minute = time.Minute
 
 // days are all scripts. A recorded one is never changed: what it left is frozen.
 // A new one gets a new name, and the newest version that is not frozen.
-var days = []day{
+var days = slices.Concat(claimDays, releaseDays)
+
+// claimDays are the scripts about claims.
+var claimDays = []day{
 	{version: "v1", name: "day-of-claims", play: dayOfClaims, title: "Three controllers share three works for a day: capabilities, rotating transport sessions, renewals, contention, finished works."},
 	{version: "v1", name: "recovery", play: recovery, title: "Silent owners are replaced under the grace of their transport session, and protected while it lasts."},
 	{version: "v1", name: "lapse-and-return", play: lapseAndReturn, title: "Leases end: one owner comes back to its generation, another finds the work taken."},

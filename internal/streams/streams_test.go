@@ -29,6 +29,7 @@ const root = "../../testdata/streams"
 // of checksums, SUMS. What is recorded later gets a new version.
 var frozen = map[string]string{
 	"v1": "44d10efdbaa30fea9a2b89ac0a4aa756f3aa20fb658ebc0750f1a8ca56114147",
+	"v2": "9a2c71661b0cddc306ff7792e49f3cb30617a51bb5f7373eedb147b2bb197c54",
 }
 
 // recordEnv names the variable that asks to record a day, by name, or "all" that
@@ -150,7 +151,7 @@ func TestDaysAreReproducible(t *testing.T) {
 func TestRecord(t *testing.T) {
 	asked := os.Getenv(recordEnv)
 	if asked == "" {
-		t.Skipf("%s is not set", recordEnv)
+		return // nothing is asked for
 	}
 	e := logtest.Embedded(t)
 	for _, d := range days {
