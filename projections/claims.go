@@ -34,6 +34,9 @@ func (p *Claims) Apply(r events.Record, c *events.Commit) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.Kind == events.KindWork {
+		if !strings.HasSuffix(r.Subject, ".work."+events.Token(c.AggregateID)) {
+			return fmt.Errorf("%w: a commit of work %q", events.ErrEncoding, c.AggregateID)
+		}
 		if c.State == nil {
 			return fmt.Errorf("%w: a work without its state", events.ErrEncoding)
 		}
