@@ -29,6 +29,9 @@ func NewClaims() *Claims { return &Claims{held: map[string]*events.Session{}} }
 // Name is ClaimsName.
 func (*Claims) Name() string { return ClaimsName }
 
+// Wants the commits of works.
+func (*Claims) Wants(subject string) bool { return strings.Contains(subject, ".work.") }
+
 // Apply takes a commit; those of other boundaries than works change nothing.
 func (p *Claims) Apply(r events.Record, c *events.Commit) error {
 	p.mu.Lock()

@@ -254,7 +254,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 		replicas = 3
 	}
 	svc, err := service.Start(ctx, service.Options{
-		Log: l, Forge: s.forge, App: s.app, Replicas: replicas, RequireCapability: f.capability, Clock: clock,
+		Log: l, Forge: s.forge, App: s.app, Replicas: replicas, RequireCapability: f.capability, Clock: clock, MaxClockSkew: f.skew,
 		CacheSize: f.cache, MaxPending: f.pending, CommandTimeout: f.commandTimeout, Version: semantic(built()), Setup: s.setup,
 		Logger: log.With().Str("part", "service").Logger(),
 	})
