@@ -70,19 +70,15 @@ func (b *Body) Peek(path ...string) string {
 			}
 			return inner.Peek(path[1:]...)
 		}
-		var s string
-		if json.Unmarshal(m.Value, &s) == nil {
-			return strings.TrimSpace(s)
-		}
+		s, _ := events.DecodeText(m.Value)
+		return strings.TrimSpace(s)
 	}
 	return ""
 }
 
 // Text, Int, Millis, Bool and Object each read one member.
 func (b *Body) Text(name string) Field[string] {
-	return Decode(b, name, func(raw json.RawMessage) (s string, ok bool) {
-		return s, json.Unmarshal(raw, &s) == nil
-	})
+	return Decode(b, name, events.DecodeText)
 }
 
 // Int reads an integer between -(2^53-1) and 2^53-1, however written.
@@ -122,6 +118,20 @@ func Decode[T any](b *Body, name string, read func(json.RawMessage) (T, bool)) F
 		return Field[T]{Value: none, Bad: true}
 	}
 	return Field[T]{Value: v, Set: true}
+}
+
+// TooLong is FORGE_TOO_LARGE naming the first of some texts that has more than a
+// number of bytes, or nil.
+func (b *Body) TooLong(most int, names ...string) error {
+	if b == nil {
+		return nil
+	}
+	for _, name := range names {
+		if n := len(b.Peek(name)); n > most {
+			return events.Errorf(events.CodeTooLarge, "%s has %d bytes, the most is %d", name, n, most).With("field", name)
+		}
+	}
+	return nil
 }
 
 // Ignored names the members that nobody asked for, in order.

@@ -156,11 +156,18 @@ func (c *Client) Do(ctx context.Context, r Request) (*Reply, error) {
 		ctx, cancel = context.WithTimeout(ctx, c.opts.Patience)
 		defer cancel()
 	}
+	var before error
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		reply, err := c.once(ctx, m)
+		if before != nil && ctx.Err() != nil && errors.Is(err, events.ErrUnavailable) {
+			// The time was up during this attempt: those before say more.
+			e := events.AsError(err)
+			err = &events.Error{Code: e.Code, Message: e.Message + "; before that: " + events.AsError(before).Message, Err: e.Err}
+		}
 		if err == nil || !again(err) || ctx.Err() != nil {
 			return reply, err
 		}
+		before = err
 		if c.opts.Retrying != nil {
 			c.opts.Retrying(err)
 		}

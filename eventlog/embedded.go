@@ -152,8 +152,9 @@ type Embedded struct {
 //
 // Errors: FORGE_BUSY when another process holds the data directory (details
 // directory, pid), FORGE_FORBIDDEN for an open address without authentication,
-// FORGE_BAD_REQUEST for a configuration that cannot be, FORGE_UNAVAILABLE when
-// the server does not come up (a JetStream that cannot start is one).
+// FORGE_BAD_REQUEST for a configuration that cannot be, FORGE_LOG_UNSAFE for a
+// stream with messages that no longer says what it is, FORGE_UNAVAILABLE when the
+// server does not come up (a JetStream that cannot start is one).
 func StartEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	setDefault(&cfg.Listen, "127.0.0.1:4222")
 	setDefault(&cfg.Instance, events.DefaultInstance)
@@ -203,6 +204,9 @@ func StartEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 
 	if e.lock, err = lockDir(dir); err != nil {
 		return nil, err
+	}
+	if err := repairStreams(dir, cfg.Logger); err != nil {
+		return nil, errors.Join(err, e.lock.unlock())
 	}
 	e.stopped, e.stopping = context.WithCancel(context.Background())
 	if err := e.start(v, cfg.StartTimeout); err != nil {

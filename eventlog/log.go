@@ -138,7 +138,12 @@ func (l *Log) create(ctx context.Context) error {
 		id = randomID()
 	}
 	for {
-		_, err := l.js.CreateStream(ctx, l.cfg.settings(id, randomID()))
+		made, err := l.js.CreateStream(ctx, l.cfg.settings(id, randomID()))
+		if err == nil && made.CachedInfo().State.LastSeq > 0 && made.CachedInfo().Config.Metadata[MetaLog] == id {
+			// The server had left the stream out, and made this one over its messages.
+			return events.Errorf(events.CodeLogUnsafe, "%w: stream %s is new and has messages of another one", ErrReplaced, l.stream).
+				With("stream", l.stream)
+		}
 		var api *jetstream.APIError
 		switch {
 		case err == nil, errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):

@@ -88,8 +88,12 @@ func (l *Log) connected(ctx context.Context, timeout time.Duration) (context.Con
 // follow keeps line a context that ends when the connection breaks.
 func (l *Log) follow(ctx context.Context) {
 	changes := l.nc.StatusChanged(nats.RECONNECTING, nats.CONNECTED, nats.CLOSED)
-	line, broken := context.WithCancel(ctx)
-	l.line.Store(&line)
+	begin := func() context.CancelFunc {
+		line, broken := context.WithCancel(ctx)
+		l.line.Store(&line)
+		return broken
+	}
+	broken := begin()
 	l.done.Go(func() {
 		defer func() { broken() }()
 		defer l.nc.RemoveStatusListener(changes)
@@ -103,9 +107,7 @@ func (l *Log) follow(ctx context.Context) {
 					return
 				}
 				if status == nats.CONNECTED {
-					line, broken = context.WithCancel(ctx)
-					next := line
-					l.line.Store(&next)
+					broken = begin()
 					l.wake()
 				}
 			}

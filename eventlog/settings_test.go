@@ -245,6 +245,7 @@ func testDroppedRunning(t *testing.T, s *site) {
 func testReplacedRunning(t *testing.T, s *site) {
 	nc := s.ForgeConn(t)
 	cfg := s.config()
+	cfg.CheckEvery = time.Second // the advisory of a deletion may be lost
 	l := logtest.Open(t, nc, cfg)
 	c := logtest.WorkChain(l, "w1")
 	c.Fill(t, 3)

@@ -9,7 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Advisories that say that the stream may no longer be what it was.
+// Advisories that say that the stream may no longer be what it was. That of a
+// deletion may be lost: the server ends the loop that sends it right after handing
+// it over (server 2.15, stream.go, stop). Then the next check, or an append that
+// nobody answers, finds out.
 var advisories = []string{"UPDATED", "DELETED", "CREATED", "RESTORE_COMPLETE", "LEADER_ELECTED"}
 
 // watch starts the goroutine that keeps checking the stream.

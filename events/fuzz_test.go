@@ -188,3 +188,39 @@ func FuzzParseSession(f *testing.F) {
 		}
 	})
 }
+
+// FuzzObjectMembers holds the scanner against encoding/json: the same members, in
+// order, with the same bytes.
+func FuzzObjectMembers(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":1,"b":[1,{"c":"}"}],"d\"e":"\\"}`, ` { "a" : { } , "b" : null , "c" : -1.5e3 } `, `{"a":"\u0041","a\u0041":true}`, `[]`, `"x"`, `{"a":1}x`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := ObjectMembers(text)
+		if err != nil {
+			return
+		}
+		dec := json.NewDecoder(bytes.NewReader(text))
+		if _, err := dec.Token(); err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; dec.More(); i++ {
+			key, err := dec.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var value json.RawMessage
+			if err := dec.Decode(&value); err != nil {
+				t.Fatal(err)
+			}
+			if i >= len(got) || got[i].Key != key || !bytes.Equal(got[i].Value, value) {
+				t.Fatalf("member %d of %q is %q: %q, got %+v", i, text, key, value, got)
+			}
+			var want string
+			wantOK := json.Unmarshal(value, &want) == nil && value[0] == '"'
+			if v, ok := DecodeText(value); ok != wantOK || ok && v != want {
+				t.Fatalf("text of %q is %q %v, want %q %v", value, v, ok, want, wantOK)
+			}
+		}
+	})
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"slices"
 	"strconv"
@@ -24,98 +23,90 @@ const maxJSONDepth = 64
 // are equal exactly when their forms are. Duplicate keys, invalid UTF-8,
 // trailing text and nesting beyond 64 are refused (ErrJSON).
 func CanonicalJSON(text []byte) ([]byte, error) {
-	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("%w: not UTF-8", ErrJSON)
+	if err := strictJSON(text); err != nil {
+		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
 	var out bytes.Buffer
 	out.Grow(len(text))
-	tok, err := dec.Token()
-	if err == nil {
-		err = canonicalValue(&out, dec, tok, 0)
-	}
-	if err == nil {
-		if _, end := dec.Token(); end != io.EOF {
-			err = errors.New("trailing text")
-		}
-	}
-	if err != nil {
+	if err := canonicalValue(&out, &scanner{b: text}, 0); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJSON, err)
 	}
 	return out.Bytes(), nil
 }
 
-func canonicalValue(out *bytes.Buffer, dec *json.Decoder, tok json.Token, depth int) error {
+// strictJSON refuses text that is not one JSON value in UTF-8.
+func strictJSON(text []byte) error {
+	if !utf8.Valid(text) {
+		return fmt.Errorf("%w: not UTF-8", ErrJSON)
+	}
+	if json.Valid(text) {
+		return nil
+	}
+	var v json.RawMessage
+	err := json.Unmarshal(text, &v) // says what is wrong, and where
+	return fmt.Errorf("%w: %w", ErrJSON, err)
+}
+
+func canonicalValue(out *bytes.Buffer, s *scanner, depth int) error {
 	if depth > maxJSONDepth {
 		return fmt.Errorf("nests deeper than %d", maxJSONDepth)
 	}
-	switch v := tok.(type) {
-	case nil:
-		out.WriteString("null")
-	case bool:
-		out.WriteString(strconv.FormatBool(v))
-	case json.Number:
-		n, err := canonicalNumber(string(v))
-		if err != nil {
+	switch s.peek() {
+	case '{':
+		return canonicalObject(out, s, depth)
+	case '[':
+		return canonicalArray(out, s, depth)
+	case '"':
+		AppendJSONString(out, unquote(s.text()))
+		return nil
+	case 't', 'f', 'n':
+		out.Write(s.value())
+		return nil
+	}
+	n, err := canonicalNumber(string(s.value()))
+	out.WriteString(n)
+	return err
+}
+
+func canonicalArray(out *bytes.Buffer, s *scanner, depth int) error {
+	out.WriteByte('[')
+	s.i++
+	for n := 0; s.peek() != ']'; n++ {
+		if n > 0 {
+			s.i++ // the comma
+			out.WriteByte(',')
+		}
+		if err := canonicalValue(out, s, depth+1); err != nil {
 			return err
 		}
-		out.WriteString(n)
-	case string:
-		AppendJSONString(out, v)
-	case json.Delim:
-		if v == '[' {
-			return canonicalArray(out, dec, depth)
-		}
-		return canonicalObject(out, dec, depth)
 	}
+	s.i++
+	out.WriteByte(']')
 	return nil
 }
 
-func canonicalArray(out *bytes.Buffer, dec *json.Decoder, depth int) error {
-	out.WriteByte('[')
-	for i := 0; ; i++ {
-		tok, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		if tok == json.Delim(']') {
-			out.WriteByte(']')
-			return nil
-		}
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		if err := canonicalValue(out, dec, tok, depth+1); err != nil {
-			return err
-		}
-	}
-}
-
-func canonicalObject(out *bytes.Buffer, dec *json.Decoder, depth int) error {
+func canonicalObject(out *bytes.Buffer, s *scanner, depth int) error {
 	type member struct {
 		key   string
-		value []byte
+		value []byte // canonical
 	}
-	var members []member
-	for {
-		tok, err := dec.Token()
-		if err != nil {
+	members := make([]member, 0, 16)
+	var values bytes.Buffer
+	s.i++
+	for n := 0; s.peek() != '}'; n++ {
+		if n > 0 {
+			s.i++ // the comma
+		}
+		key := unquote(s.text())
+		s.space()
+		s.i++ // the colon
+		from := values.Len()
+		if err := canonicalValue(&values, s, depth+1); err != nil {
 			return err
 		}
-		if tok == json.Delim('}') {
-			break
-		}
-		key := tok.(string) // the decoder allows nothing else here
-		if tok, err = dec.Token(); err != nil {
-			return err
-		}
-		var value bytes.Buffer
-		if err := canonicalValue(&value, dec, tok, depth+1); err != nil {
-			return err
-		}
-		members = append(members, member{key, value.Bytes()})
+		members = append(members, member{key, values.Bytes()[from:values.Len():values.Len()]})
 	}
+	s.i++
 	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.key, b.key) })
 	out.WriteByte('{')
 	for i, m := range members {
@@ -262,28 +253,24 @@ const manyMembers = 32
 // ObjectMembers splits a JSON object into its members, in order. It refuses
 // (ErrJSON) other values, duplicate keys, invalid UTF-8 and trailing text.
 func ObjectMembers(text []byte) ([]Member, error) {
-	if !utf8.Valid(text) {
-		return nil, fmt.Errorf("%w: not UTF-8", ErrJSON)
+	if err := strictJSON(text); err != nil {
+		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	tok, err := dec.Token()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrJSON, err)
-	}
-	if tok != json.Delim('{') {
+	sc := &scanner{b: text}
+	if sc.peek() != '{' {
 		return nil, fmt.Errorf("%w: not an object", ErrJSON)
 	}
-	var members []Member
+	sc.i++
+	members := make([]Member, 0, 16)
 	var keys map[string]struct{} // of members, once there are many: else it would take quadratic time
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrJSON, err)
+	for sc.peek() != '}' {
+		if len(members) > 0 {
+			sc.i++ // the comma
 		}
-		m := Member{Key: tok.(string)}
-		if err := dec.Decode(&m.Value); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrJSON, err)
-		}
+		m := Member{Key: unquote(sc.text())}
+		sc.space()
+		sc.i++ // the colon
+		m.Value = sc.value()
 		doubled := false
 		if len(members) < manyMembers {
 			doubled = slices.ContainsFunc(members, func(o Member) bool { return o.Key == m.Key })
@@ -301,12 +288,6 @@ func ObjectMembers(text []byte) ([]Member, error) {
 			return nil, fmt.Errorf("%w: duplicate key %q", ErrJSON, clip(m.Key))
 		}
 		members = append(members, m)
-	}
-	if _, err := dec.Token(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrJSON, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("%w: trailing text", ErrJSON)
 	}
 	return members, nil
 }

@@ -29,11 +29,17 @@ func NewClaims() *Claims { return &Claims{held: map[string]*events.Session{}} }
 // Name is ClaimsName.
 func (*Claims) Name() string { return ClaimsName }
 
+// Wants the commits of works.
+func (*Claims) Wants(subject string) bool { return strings.Contains(subject, ".work.") }
+
 // Apply takes a commit; those of other boundaries than works change nothing.
 func (p *Claims) Apply(r events.Record, c *events.Commit) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.Kind == events.KindWork {
+		if !strings.HasSuffix(r.Subject, ".work."+events.Token(c.AggregateID)) {
+			return fmt.Errorf("%w: a commit of work %q", events.ErrEncoding, c.AggregateID)
+		}
 		if c.State == nil {
 			return fmt.Errorf("%w: a work without its state", events.ErrEncoding)
 		}

@@ -18,6 +18,13 @@ type Projection interface {
 	Apply(r events.Record, c *events.Commit) error
 }
 
+// Selective is implemented by projections that do not need the commits of some
+// boundaries: one of those that cannot be read does not stop them.
+type Selective interface {
+	// Wants reports whether the commits on a log subject matter.
+	Wants(subject string) bool
+}
+
 // Log is what a Runner reads.
 type Log interface {
 	// Tail gives fn every commit from a position on, in order, without gap, until
@@ -86,7 +93,9 @@ func (r *Runner) apply(rec events.Record, c *events.Commit, decodeErr error) {
 			continue
 		}
 		err := decodeErr
-		if err == nil {
+		if s, ok := p.Projection.(Selective); err != nil && ok && !s.Wants(rec.Subject) {
+			err = nil
+		} else if err == nil {
 			err = p.Apply(rec, c)
 		}
 		if err != nil {

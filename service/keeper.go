@@ -68,8 +68,12 @@ func (k *keeper[S, C, F]) load(ctx context.Context, subject, id string, need tru
 }
 
 // restore takes the state that the last commit carries, or folds the boundary on
-// from what is known of it.
+// from what is known of it. Events that are not known here are no ground to build
+// on, whatever the state says.
 func (k *keeper[S, C, F]) restore(ctx context.Context, subject, id string, b *eventlog.Boundary, known aggregate.Folded[S]) (aggregate.Folded[S], error) {
+	if _, err := aggregate.Payloads(b.Commit); err != nil {
+		return aggregate.Folded[S]{}, poisoned(*b.Record, err)
+	}
 	if b.Commit.State != nil {
 		state, ok, err := k.decider.DecodeState(id, *b.Commit.State)
 		if err != nil {

@@ -139,6 +139,7 @@ type Service struct {
 	roots     map[string]map[string]bool // verb → roots that it is served on
 	svc       micro.Service
 
+	stop func() error
 	life context.Context
 	end  context.CancelFunc
 	done sync.WaitGroup
@@ -177,6 +178,7 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("service endpoints: %w", err)
 	}
+	s.stop = sync.OnceValue(s.drain)
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() {
 		if err := s.runner.Run(s.life); err != nil && s.life.Err() == nil {
@@ -250,8 +252,11 @@ const frameworkSubs = 9
 const drainPatience = 10 * time.Second
 
 // Stop takes no more requests, answers those that came, and returns when nothing
-// of the service runs any more. The connections and the log stay open.
-func (s *Service) Stop() error {
+// of the service runs any more. The connections and the log stay open. It may be
+// called again.
+func (s *Service) Stop() error { return s.stop() }
+
+func (s *Service) drain() error {
 	own := len(s.svc.Info().Endpoints) + frameworkSubs
 	others := s.app.NumSubscriptions() - own // of whoever else uses the connection
 	err := s.svc.Stop()

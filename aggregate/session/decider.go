@@ -83,8 +83,19 @@ func (Decider) Decide(s State, c Command, f Facts) (aggregate.Decision, error) {
 	if err := c.Body().Malformed(); err != nil {
 		return aggregate.Decision{}, err
 	}
+	if len(d.Events) > 0 {
+		if err := c.Body().TooLong(maxText, texts...); err != nil {
+			return aggregate.Decision{}, err
+		}
+	}
 	return d, nil
 }
+
+// texts are the members that are stored and are no ids; maxText is the most bytes
+// of each, so that what is stored can be answered.
+var texts = []string{"controllerType", "authorityDigest", "currentRuntimeInstanceId", "state", "reason", "actor"}
+
+const maxText = 4 << 10
 
 // Evolve gives the state of a work after an event.
 func (Decider) Evolve(s State, event events.Payload) (State, error) {

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -367,4 +368,27 @@ func TestLiterals(t *testing.T) {
 		}
 	}
 	var _ aggregate.Field[string] = aggregate.Of("x")
+}
+
+// A text that is stored has at most 4 KiB; what is refused changes nothing.
+func TestTextsAreBounded(t *testing.T) {
+	for _, field := range []string{"controllerType", "authorityDigest", "actor"} {
+		for n, want := range map[int]events.Code{4 << 10: "", 4<<10 + 1: events.CodeTooLarge} {
+			members := map[string]string{"workId": "w", "controllerId": "c", "sessionId": "s", "controllerType": "codex"}
+			members[field] = strings.Repeat("x", n)
+			raw, _ := json.Marshal(members)
+			body, err := aggregate.ParseBody(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := session.Parse(session.VerbClaim, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := session.Decider{}.Decide(session.State{WorkID: "w"}, c, session.Facts{Now: 1})
+			if events.CodeOf(err) != want || want != "" && len(d.Events) > 0 {
+				t.Errorf("%s of %d bytes: %v", field, n, err)
+			}
+		}
+	}
 }

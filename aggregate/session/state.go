@@ -1,6 +1,8 @@
 package session
 
 import (
+	"fmt"
+
 	"github.com/forge-es/forge-es/events"
 )
 
@@ -104,7 +106,13 @@ func decodeState(id string, carried events.State) (State, bool, error) {
 		s.Rejected = r.Hash()
 	}
 	o.End()
-	return s, true, r.Done()
+	if err := r.Done(); err != nil {
+		return s, true, err
+	}
+	if (s.Owner == nil) != (s.Standing == "") || s.Owner == nil && s.Conflict != nil {
+		return s, true, fmt.Errorf("%w: work state: an owner without standing, or none with one", events.ErrEncoding)
+	}
+	return s, true, nil
 }
 
 // digestOf tells imported claims apart.

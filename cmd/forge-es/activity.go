@@ -26,7 +26,7 @@ func (p *program) fact(c *cobra.Command, r client.Request, suggested string) err
 
 // whose adds the flag that says whose session it is, when --principal does not.
 func whose(c *cobra.Command, controller *string) {
-	c.Flags().StringVar(controller, "controller", env("FORGE_CONTROLLER", ""), "controller `id`, the principal unless --principal is given (env FORGE_CONTROLLER)")
+	stringFlag(c.Flags(), controller, "controller", "FORGE_CONTROLLER", "", "controller `id`, the principal unless --principal is given (env FORGE_CONTROLLER)")
 }
 
 func (p *program) activityReport() *cobra.Command {

@@ -83,14 +83,16 @@ func arguments(c *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// leaves are the commands that do something.
+// leaves are the commands that do something, but for help and completion.
 func leaves(c *cobra.Command) []*cobra.Command {
 	if !c.HasSubCommands() {
 		return []*cobra.Command{c}
 	}
 	var list []*cobra.Command
 	for _, sub := range c.Commands() {
-		list = append(list, leaves(sub)...)
+		if name := sub.Name(); name != "help" && name != "completion" {
+			list = append(list, leaves(sub)...)
+		}
 	}
 	return list
 }

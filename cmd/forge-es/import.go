@@ -74,7 +74,15 @@ func findSessions(ctx context.Context, from, scope string) (*legacy.Sessions, er
 		return nil, unreadable(err)
 	}
 	found, err := home.Sessions(ctx)
+	if err == nil && len(found.Groups) == 0 && len(found.Problems) == 0 && len(found.Missing) >= 2 && !exists(from, "control-plane.sqlite") && !exists(from, "repositories") {
+		return nil, events.Errorf(events.CodeNotFound, "%s is no controller home: it has no %s", from, strings.Join(found.Missing, " and no "))
+	}
 	return found, unreadable(err)
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }
 
 func unreadable(err error) error {

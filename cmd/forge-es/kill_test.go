@@ -28,23 +28,8 @@ import (
 //
 // FORGE_SEED repeats the kills of a failed run, as far as chance allows.
 func TestTortureKill(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("FORGE_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("FORGE_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	rounds := 20
-	switch {
-	case testing.Short():
-		rounds = 5
-	case os.Getenv("FORGE_TORTURE") != "":
-		rounds = 200
-	}
-
+	seed, rng := random(t)
+	rounds := kills(5, 20, 200)
 	dir := t.TempDir()
 	callers := make([]*killCaller, 8)
 	for i := range callers {
@@ -82,6 +67,66 @@ func TestTortureKill(t *testing.T) {
 	if total < rounds {
 		t.Errorf("only %d commands were acknowledged: there was no load", total)
 	}
+}
+
+// TestTortureKillAtBirth kills the first process on a new data directory, while
+// it makes the log: the next one completes it, and those after it find that one
+// log again.
+func TestTortureKillAtBirth(t *testing.T) {
+	_, rng := random(t)
+	claim := client.Request{Kind: client.Command, Verb: "work.claim", CommandID: "one", Body: client.Claim{WorkID: "W1", ControllerID: "c1", ControllerType: "codex", SessionID: "s1"}}
+	for range kills(3, 8, 200) {
+		dir := t.TempDir()
+		p := starting(t, dir)
+		time.Sleep(time.Duration(rng.IntN(60_000)) * time.Microsecond)
+		p.kill()
+		log := ""
+		for _, want := range []string{"appended", "already-applied"} {
+			p := serving(t, dir)
+			if log != "" && p.ready.Log != log {
+				t.Errorf("it was log %s, now it is %s", log, p.ready.Log)
+			}
+			log = p.ready.Log
+			nc, err := nats.Connect(p.ready.NATS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := client.New(nc, client.Options{Principal: "c1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := c.Do(t.Context(), claim)
+			if err != nil || r.Outcome != want || r.Position != 1 {
+				t.Errorf("%+v, %v, want %s at position 1", r, err, want)
+			}
+			nc.Close()
+			p.kill()
+		}
+	}
+}
+
+// random makes a generator whose seed is printed; FORGE_SEED sets it.
+func random(t *testing.T) (uint64, *rand.Rand) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("FORGE_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("FORGE_SEED=%d", seed)
+	return seed, rand.New(rand.NewPCG(seed, 0))
+}
+
+// kills is how many: with -short, as usual, with FORGE_TORTURE.
+func kills(short, usual, torture int) int {
+	switch {
+	case testing.Short():
+		return short
+	case os.Getenv("FORGE_TORTURE") != "":
+		return torture
+	}
+	return usual
 }
 
 // starting starts a process without waiting for it.

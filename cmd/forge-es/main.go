@@ -137,6 +137,22 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
+// helpCommand is the help verb. (That of the library shows the help of the
+// program for what it does not know.)
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{Use: "help [VERB]…", Short: "Help about a verb", Args: cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions, RunE: func(_ *cobra.Command, args []string) error {
+		c, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = noSuchVerb(c, rest)
+		}
+		if err != nil {
+			return usage{err}
+		}
+		c.InitDefaultHelpFlag()
+		return c.Help()
+	}}
+}
+
 // misuse makes usage errors of what the command line library finds wrong, which
 // have no type of their own, and says where to look.
 func misuse(c *cobra.Command) {
@@ -187,6 +203,14 @@ func (p *program) command() *cobra.Command {
 		}
 	}
 	p.completions(root)
+	root.SetHelpCommand(helpCommand(root))
+	root.SetHelpCommandGroupID("run")
+	root.SetCompletionCommandGroupID("run")
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Args, c.RunE = noSuchVerb, func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
 	misuse(root)
 	return root
 }

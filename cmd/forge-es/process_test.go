@@ -15,6 +15,10 @@ import (
 	"github.com/forge-es/forge-es/eventlog"
 )
 
+// noExitSleep: by default a program with the race detector waits a second before
+// it ends.
+const noExitSleep = "atexit_sleep_ms=0"
+
 // process is a forge-es serve of this test binary, in a process of its own.
 type process struct {
 	cmd   *exec.Cmd
@@ -37,7 +41,7 @@ func startProcess(dir string, stderr io.Writer, flags ...string) (*process, erro
 	p.cmd = &exec.Cmd{
 		Path: self, Dir: dir, Stderr: stderr,
 		Args: append(args, flags...),
-		Env:  []string{"HOME=" + dir, "GOCOVERDIR=" + os.Getenv("GOCOVERDIR")},
+		Env:  []string{"HOME=" + dir, "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"), "GORACE=" + noExitSleep},
 	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err

@@ -45,19 +45,27 @@ type connection struct {
 // env gives an environment variable, or else a default.
 func env(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
 
+// stringFlag adds a flag whose default is an environment variable. The help shows
+// the default without it: what the variable holds may be a secret.
+func stringFlag(f *pflag.FlagSet, v *string, name, variable, otherwise, usage string) {
+	f.StringVar(v, name, otherwise, usage)
+	*v = env(variable, otherwise)
+}
+
 func (p *program) connectionFlags(f *pflag.FlagSet) {
-	f.StringVarP(&p.server, "server", "s", env("NATS_URL", ""), "NATS server `URL` (env NATS_URL; default "+nats.DefaultURL+")")
-	f.StringVar(&p.context, "context", env("NATS_CONTEXT", ""), "NATS `context` (env NATS_CONTEXT)")
-	f.StringVar(&p.creds, "creds", env("NATS_CREDS", ""), "credentials `file` (env NATS_CREDS)")
-	f.StringVar(&p.user, "user", env("NATS_USER", ""), "user `name` (env NATS_USER)")
+	f.StringVarP(&p.server, "server", "s", "", "NATS server `URL` (env NATS_URL; default "+nats.DefaultURL+")")
+	p.server = env("NATS_URL", "")
+	stringFlag(f, &p.context, "context", "NATS_CONTEXT", "", "NATS `context` (env NATS_CONTEXT)")
+	stringFlag(f, &p.creds, "creds", "NATS_CREDS", "", "credentials `file` (env NATS_CREDS)")
+	stringFlag(f, &p.user, "user", "NATS_USER", "", "user `name` (env NATS_USER)")
 	f.StringVar(&p.passwordFile, "password-file", "", "`file` that holds the password (else env NATS_PASSWORD)")
-	f.StringVar(&p.tlsCert, "tlscert", env("NATS_CERT", ""), "TLS certificate `file` (env NATS_CERT)")
-	f.StringVar(&p.tlsKey, "tlskey", env("NATS_KEY", ""), "TLS key `file` (env NATS_KEY)")
-	f.StringVar(&p.tlsCA, "tlsca", env("NATS_CA", ""), "TLS certificate authority `file` (env NATS_CA)")
-	f.StringVar(&p.inboxPrefix, "inbox-prefix", env("NATS_INBOX_PREFIX", ""), "`prefix` of reply subjects; must begin with _INBOX (env NATS_INBOX_PREFIX)")
+	stringFlag(f, &p.tlsCert, "tlscert", "NATS_CERT", "", "TLS certificate `file` (env NATS_CERT)")
+	stringFlag(f, &p.tlsKey, "tlskey", "NATS_KEY", "", "TLS key `file` (env NATS_KEY)")
+	stringFlag(f, &p.tlsCA, "tlsca", "NATS_CA", "", "TLS certificate authority `file` (env NATS_CA)")
+	stringFlag(f, &p.inboxPrefix, "inbox-prefix", "NATS_INBOX_PREFIX", "", "`prefix` of reply subjects; must begin with _INBOX (env NATS_INBOX_PREFIX)")
 	f.DurationVar(&p.timeout, "timeout", 10*time.Second, "how long to try")
-	f.StringVar(&p.instance, "instance", env("FORGE_INSTANCE", events.DefaultInstance), "forge `instance` (env FORGE_INSTANCE)")
-	f.StringVar(&p.principal, "principal", env("FORGE_PRINCIPAL", ""), "who is asking: the `principal` in the subject (env FORGE_PRINCIPAL)")
+	stringFlag(f, &p.instance, "instance", "FORGE_INSTANCE", events.DefaultInstance, "forge `instance` (env FORGE_INSTANCE)")
+	stringFlag(f, &p.principal, "principal", "FORGE_PRINCIPAL", "", "who is asking: the `principal` in the subject (env FORGE_PRINCIPAL)")
 	f.BoolVarP(&p.json, "json", "j", false, "print JSON")
 	f.BoolVar(&p.noProgress, "no-progress", false, "no progress bars")
 }

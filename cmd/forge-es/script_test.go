@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, ".config"))
 			e.Setenv("USER", "operator")
+			e.Setenv("GORACE", noExitSleep)
 			tour, err := filepath.Abs("../../docs/tour") // the files of the README's tour
 			e.Setenv("TOUR", tour)
 			return err

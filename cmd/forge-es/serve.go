@@ -62,7 +62,7 @@ func (p *program) serveCommand() *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.data, "data", env("FORGE_DATA", "./forge-data"), "data `directory` of the embedded server (env FORGE_DATA)")
+	stringFlag(fs, &f.data, "data", "FORGE_DATA", "./forge-data", "data `directory` of the embedded server (env FORGE_DATA)")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:4222", "`address` of the embedded server, port 0 for a free one; off loopback only with --app-user")
 	fs.StringVar(&f.http, "http", "127.0.0.1:7420", "`address` of /healthz, /readyz and /metrics, port 0 for a free one; - for none")
 	fs.StringVar(&f.readyFile, "ready-file", "", "`file` to write as JSON (pid, nats, http, …) once requests are answered; removed at the end")
@@ -256,6 +256,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 	}
 	svc, err := service.Start(ctx, service.Options{
 		Log: l, Forge: s.forge, App: s.app, Replicas: replicas, RequireCapability: f.capability, MinimumSoak: f.soak, Clock: clock,
+		MaxClockSkew: f.skew,
 		CacheSize: f.cache, MaxPending: f.pending, CommandTimeout: f.commandTimeout, Version: semantic(built()), Setup: s.setup,
 		Logger: log.With().Str("part", "service").Logger(),
 	})

@@ -31,13 +31,13 @@ type ownerFlags struct {
 }
 
 func (f *ownerFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.controller, "controller", env("FORGE_CONTROLLER", ""), "controller `id` (env FORGE_CONTROLLER)")
-	c.Flags().StringVar(&f.kind, "type", env("FORGE_CONTROLLER_TYPE", ""), "controller `type`, for example codex (env FORGE_CONTROLLER_TYPE)")
-	c.Flags().StringVar(&f.instance, "controller-instance", env("FORGE_CONTROLLER_INSTANCE", ""), "controller instance, the runtime epoch (env FORGE_CONTROLLER_INSTANCE)")
+	stringFlag(c.Flags(), &f.controller, "controller", "FORGE_CONTROLLER", "", "controller `id` (env FORGE_CONTROLLER)")
+	stringFlag(c.Flags(), &f.kind, "type", "FORGE_CONTROLLER_TYPE", "", "controller `type`, for example codex (env FORGE_CONTROLLER_TYPE)")
+	stringFlag(c.Flags(), &f.instance, "controller-instance", "FORGE_CONTROLLER_INSTANCE", "", "controller instance, the runtime epoch (env FORGE_CONTROLLER_INSTANCE)")
 }
 
 func (f *ownerFlags) addSession(c *cobra.Command) {
-	c.Flags().StringVar(&f.session, "session", env("FORGE_SESSION", ""), "transport session `id` (env FORGE_SESSION)")
+	stringFlag(c.Flags(), &f.session, "session", "FORGE_SESSION", "", "transport session `id` (env FORGE_SESSION)")
 }
 
 // claimCommand makes work claim, resume and bind.
@@ -56,8 +56,8 @@ func (p *program) claimCommand(verb, short string) *cobra.Command {
 		optional(body, "controllerInstanceId", owner.instance)
 		optional(body, "authorityDigest", digest)
 		optional(body, "currentRuntimeInstanceId", runtime)
-		if c.Flags().Changed("lease") {
-			body["leaseMs"] = lease.Milliseconds()
+		if err := leaseOf(c, lease, body); err != nil {
+			return err
 		}
 		if c.Flags().Changed("expect-generation") {
 			body["expectedClaimGeneration"] = expect
@@ -207,14 +207,25 @@ func (p *program) readClaim(name string) (*events.Session, error) {
 // maxInput is the most bytes that are read from stdin.
 const maxInput = 16 << 20
 
+// leaseOf puts --lease into a body, if it was given.
+func leaseOf(c *cobra.Command, lease time.Duration, body map[string]any) error {
+	if lease <= 0 {
+		return usagef("--lease must be positive")
+	}
+	if c.Flags().Changed("lease") {
+		body["leaseMs"] = lease.Milliseconds()
+	}
+	return nil
+}
+
 func (p *program) renewCommand() *cobra.Command {
 	var authority authorityFlags
 	var common commandFlags
 	var lease time.Duration
 	c := &cobra.Command{Use: "renew WORK", Short: "Extend the lease, showing the authority", Example: "  forge-es work renew W1 --claim claim.json", Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		body := map[string]any{"workId": args[0]}
-		if c.Flags().Changed("lease") {
-			body["leaseMs"] = lease.Milliseconds()
+		if err := leaseOf(c, lease, body); err != nil {
+			return err
 		}
 		return p.fenced(c, &authority, &common, "work.renew", body)
 	}}

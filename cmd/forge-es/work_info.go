@@ -63,7 +63,10 @@ func (p *program) showInfo(r *client.Reply) error {
 		pairs = append(pairs, "controller", o.ControllerID, "type", o.ControllerType, "session", o.SessionID, "principal", o.Principal(),
 			"controller instance", o.Instance(), "generation", generation(o), "claimed at", o.ClaimedAt.String(), "lease ends", o.LeaseExpiresAt.String())
 	}
-	p.facts(append(pairs, "last change", fmt.Sprintf("position %d", r.Position), "as of", r.AsOf)...)
+	if r.Position > 0 {
+		pairs = append(pairs, "last change", fmt.Sprintf("position %d", r.Position))
+	}
+	p.facts(append(pairs, "as of", r.AsOf)...)
 	return nil
 }
 

@@ -35,7 +35,10 @@ func TestCheckLog(t *testing.T) {
 
 	// A commit that no decider made.
 	n.Unchecked = "poisoned below"
-	if _, err := logtest.WorkChain(n.Log, "w2").Append(t.Context(), "c1"); err != nil {
+	chain := logtest.WorkChain(n.Log, "w2")
+	c := chain.Commit("c1", 0)
+	c.At = n.Clock.Now()
+	if _, err := n.Log.Append(t.Context(), chain.Entry(c)); err != nil {
 		t.Fatal(err)
 	}
 	f := &failures{TB: t}
