@@ -364,7 +364,10 @@ func TestReceiptsChecksInOrder(t *testing.T) {
 		{events.CodeReleaseReceiptInvalid, func() { body = with(body, "receipts", soakProof) }},
 		{events.CodeReleaseTerminal, func() { l.received(one+".json", with(document, "receipts", "null")) }},
 		{events.CodeReleaseInvalid, func() { l.received(one+".json", with(document, "receipts", "{}")) }},
-		{events.CodeReleaseInvalid, func() { l.received(one+".json", with(document, "revision", "9007199254740991")); body = with(body, "expectedRevision", "") }},
+		{events.CodeReleaseInvalid, func() {
+			l.received(one+".json", with(document, "revision", "9007199254740991"))
+			body = with(body, "expectedRevision", "")
+		}},
 		{events.CodeReleaseInvalid, func() { l.received(one+".json", document) }},
 	} {
 		l.when(release.VerbReceipts, body).fails(c.code)

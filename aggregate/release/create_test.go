@@ -72,7 +72,9 @@ func TestCreateNeedsAStableRelease(t *testing.T) {
 	}
 	// Empty is not blank, and an integer may be written in any way.
 	for _, pairs := range [][]string{
-		{"stableRelease.releaseId", `" "`}, {"stableRelease.authorityRevision", "1.0"}, {"stableRelease.authorityRevision", "9007199254740991"},
+		{"stableRelease.releaseId", `" "`},
+		{"stableRelease.authorityRevision", "1.0"},
+		{"stableRelease.authorityRevision", "9007199254740991"},
 		{"stableRelease.workerProtocolVersion", "10e-1"},
 	} {
 		given(t).when(release.VerbCreate, with(createBody, pairs...)).appends("release.opened")
@@ -198,8 +200,11 @@ func TestCheckAuthority(t *testing.T) {
 	given(t).when(release.VerbCreate, checked).fails(events.CodeReleaseStableIdentity)
 	l := given(t).happened(release.VerbPublish, `{"authority":`+authority+`}`)
 	for _, pairs := range [][]string{
-		{"stableRelease.authorityRevision", "2"}, {"stableRelease.releaseId", `"x"`}, {"stableRelease.artifactIdentity", `"x"`},
-		{"stableRelease.manifestSha256", `"x"`}, {"stableRelease.workerProtocolVersion", "2"},
+		{"stableRelease.authorityRevision", "2"},
+		{"stableRelease.releaseId", `"x"`},
+		{"stableRelease.artifactIdentity", `"x"`},
+		{"stableRelease.manifestSha256", `"x"`},
+		{"stableRelease.workerProtocolVersion", "2"},
 	} {
 		l.fork().when(release.VerbCreate, with(checked, pairs...)).fails(events.CodeReleaseStableIdentity)
 		l.fork().when(release.VerbCreate, with(createBody, pairs...)).appends("release.opened")

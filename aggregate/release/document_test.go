@@ -137,12 +137,12 @@ func TestReceiveDocumentInAllTransports(t *testing.T) {
 		t.Errorf("%q", e.Text)
 	}
 	for body, want := range map[string]string{
-		`{"name":"a.json","json":null}`:                        "null",
-		`{"name":"a.json","json":{ "a" : 1.0 }}`:               `{ "a" : 1.0 }`,
-		`{"name":"a.json","json":{"a":1,"a":2}}`:               `{"a":1,"a":2}`, // data, though invalid
-		`{"name":"a.json","text":"","textBase64":"eA=="}`:      "",
-		`{"name":"a.json","textBase64":""}`:                    "",
-		`{"name":"a.json","text":null,"textBase64":"eA=="}`:    "x",
+		`{"name":"a.json","json":null}`:                         "null",
+		`{"name":"a.json","json":{ "a" : 1.0 }}`:                `{ "a" : 1.0 }`,
+		`{"name":"a.json","json":{"a":1,"a":2}}`:                `{"a":1,"a":2}`, // data, though invalid
+		`{"name":"a.json","text":"","textBase64":"eA=="}`:       "",
+		`{"name":"a.json","textBase64":""}`:                     "",
+		`{"name":"a.json","text":null,"textBase64":"eA=="}`:     "x",
 		`{"name":"a.json","text":"t","json":7,"textBase64":""}`: "t",
 	} {
 		o := given(t).when(release.VerbReceiveDocument, body).appends("release.document-received")

@@ -179,7 +179,8 @@ func TestHistoricalKnownGood(t *testing.T) {
 		"of unsupported shape": {[]string{user(two, "2026-01-01T00:00:00Z", "updatedAt", "")}, `{}`, ""},
 		"the previous release": {nil, migrate("authority.active.releaseId", `"r-3"`, "authority.previous", with(`{}`, "releaseId", `"r-2"`, "artifactIdentity", `"sha256:a2"`, "manifestSha256", `" m2"`)), "current RuntimeReleaseAuthority.previous references Candidate B"},
 		"users before previous": {
-			[]string{user(two, "2026-01-01T00:00:00Z")}, migrate("authority.active.releaseId", `"r-3"`, "authority.previous", with(`{}`, "releaseId", `"r-2"`, "artifactIdentity", `"sha256:a2"`, "manifestSha256", `"m2"`)),
+			[]string{user(two, "2026-01-01T00:00:00Z")},
+			migrate("authority.active.releaseId", `"r-3"`, "authority.previous", with(`{}`, "releaseId", `"r-2"`, "artifactIdentity", `"sha256:a2"`, "manifestSha256", `"m2"`)),
 			"1 later ReleaseSession attempt(s) use exact Candidate B as Stable A; first=release-0002",
 		},
 		"itself": {nil, `{}`, ""},

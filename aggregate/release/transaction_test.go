@@ -68,7 +68,9 @@ func TestTransactionChecksInOrder(t *testing.T) {
 	}{
 		{events.CodeReleaseIDInvalid, func() { body = with(body, "sessionId", quote(two)) }},
 		{events.CodeReleaseInvalid, func() { body = with(body, "sessionId", quote(one)) }},
-		{events.CodeReleaseMissing, func() { l.happened(release.VerbDiscardDocument, `{"name":"release-0002.json","reason":"r"}`).upTo(release.Built) }},
+		{events.CodeReleaseMissing, func() {
+			l.happened(release.VerbDiscardDocument, `{"name":"release-0002.json","reason":"r"}`).upTo(release.Built)
+		}},
 		{events.CodeReleaseRevisionFenced, func() { body = with(body, "expectedIncarnation", "3") }},
 		{events.CodeReleaseTxAttempting, func() { l.upTo(release.CutoverAttempting) }},
 		{events.CodeReleaseRevisionFenced, func() { body = with(body, "expectedRevision", "") }},
@@ -135,7 +137,9 @@ func TestValidTransaction(t *testing.T) {
 		}
 	}
 	for _, pairs := range [][]string{
-		{"cutoverAuthorityRevision", "9007199254740991"}, {"schemaVersion", "1.0"}, {"startedAt", `"2026-01-01T00:00:00.123456+05:45"`},
+		{"cutoverAuthorityRevision", "9007199254740991"},
+		{"schemaVersion", "1.0"},
+		{"startedAt", `"2026-01-01T00:00:00.123456+05:45"`},
 		{"rollbackRelease.databaseBackup.auditEventCount", `"many"`},
 	} {
 		l.fork().when(release.VerbTransaction, l.record(one, with(transaction, pairs...))).appends("release.transaction-recorded")
