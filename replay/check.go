@@ -134,7 +134,8 @@ func (w *walk) take(r events.Record) error {
 	}
 	at := place{r.Position, id}
 	var was events.State
-	if w.opts.Twice {
+	twice := w.opts.Twice && (kind.carries || sampled(c.Version))
+	if twice {
 		was = b.fold.state()
 	}
 	if err := b.fold.evolve(list, at); err != nil {
@@ -143,7 +144,7 @@ func (w *walk) take(r events.Record) error {
 		}
 		return bad(AspectFold, err)
 	}
-	if w.opts.Twice {
+	if twice {
 		if err := b.fold.again(list, at, was); err != nil {
 			return fmt.Errorf("position %d on %s: %w", r.Position, r.Subject, err)
 		}
@@ -283,6 +284,10 @@ func positions(list []events.RecentID) string {
 	}
 	return "[" + b.String() + "]"
 }
+
+// sampled says which commits of a boundary with a large state are folded twice:
+// encoding it at each would take quadratic time.
+func sampled(version uint64) bool { return version <= 64 || version%64 == 0 }
 
 // carried checks the state that a commit carries against the fold.
 func (w *walk) carried(c *events.Commit, f fold, carries bool) error {

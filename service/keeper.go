@@ -179,7 +179,7 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 				need = confirmed
 				continue
 			}
-			if o.given {
+			if _, known := any(f.State).(rememberer); o.given && !known {
 				if position, found, werr := k.remembered(ctx, f.Head, msgID, now); werr != nil || found {
 					if werr != nil {
 						return out, werr

@@ -157,12 +157,10 @@ func (s *Service) ledgerQueries() []endpoint {
 			if raw, ok := r.body.Raw("maxEntries"); ok && json.Unmarshal(raw, &most) != nil {
 				most = math.NaN()
 			}
-			a.Result = s.listed(r, l.List(most), a)
-			return nil
+			return listed(r, l, most, a)
 		}),
 		s.ledgerQuery("releases.list-complete", "all release sessions", func(r *request, l release.Ledger, _ events.Time, a *LedgerAnswer) error {
-			a.Result = s.listed(r, l.ListComplete(), a)
-			return nil
+			return listed(r, l, math.MaxInt32, a)
 		}),
 		s.ledgerQuery("releases.predicates", "a predicate about a release session", func(r *request, l release.Ledger, _ events.Time, a *LedgerAnswer) error {
 			yes, err := release.Predicate(l, aggregate.Trimmed(r.body.Text("predicate")), r.body)
@@ -217,17 +215,22 @@ func (s *Service) releaseInfo(r *request, l release.Ledger, now events.Time) (an
 	}, nil
 }
 
-// listed makes a list fit for a reply: in the order that is asked for, sessions
-// shortened, and cut with truncated = true when even that is too much.
-func (s *Service) listed(r *request, list release.List, a *LedgerAnswer) release.List {
-	if aggregate.Trimmed(r.body.Text("order")) == "active-first" {
-		list = list.ActiveFirst()
+// listed answers with a page of release sessions: in document order after a
+// cursor, or active ones first.
+func listed(r *request, l release.Ledger, maxEntries float64, a *LedgerAnswer) error {
+	order, cursor := aggregate.Trimmed(r.body.Text("order")), r.body.Text("cursor").Value
+	var page release.Page
+	switch {
+	case order == "active-first" && cursor != "":
+		return events.Errorf(events.CodeBadRequest, "a cursor goes with document order").With("field", "cursor")
+	case order == "active-first":
+		page = l.ActiveFirst(maxEntries, replyRoom)
+	case order == "" || order == "document":
+		page = l.After(cursor).Page(maxEntries, replyRoom)
+	default:
+		return events.Errorf(events.CodeBadRequest, "order is neither document nor active-first").With("field", "order")
 	}
-	room := replyRoom
-	for _, name := range list.InvalidSessionFiles {
-		room -= len(name) + 4
-	}
-	kept, omitted, all := list.Fit(room)
-	a.ReceiptsOmitted, a.Truncated = omitted, !all
-	return kept
+	a.Result, a.Cursor, a.ReceiptsOmitted = page.List, page.Cursor, page.ReceiptsOmitted
+	a.Truncated = page.Truncated
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 )
 
 // DefaultMaxEntries bounds a list when nothing else is asked for.
@@ -15,6 +16,8 @@ type List struct {
 	InvalidSessionFiles []string    `json:"invalidSessionFiles"`
 	Inspected           int         `json:"inspected"`
 	Truncated           bool        `json:"truncated"` // more documents exist
+
+	last string // file name of the last document that was inspected
 }
 
 // List inspects the first documents in document order: at most maxEntries, its
@@ -27,6 +30,7 @@ func (l Ledger) List(maxEntries float64) List {
 	docs := l.docs[:min(bound, len(l.docs))]
 	out := List{Sessions: []*Document{}, InvalidSessionFiles: []string{}, Inspected: len(docs), Truncated: len(docs) < len(l.docs)}
 	for _, d := range docs {
+		out.last = d.Name + extension
 		if d.valid != nil {
 			out.InvalidSessionFiles = append(out.InvalidSessionFiles, d.Name+extension)
 		} else {
@@ -39,15 +43,57 @@ func (l Ledger) List(maxEntries float64) List {
 // ListComplete inspects all documents.
 func (l Ledger) ListComplete() List { return l.List(math.MaxInt32) }
 
-// ActiveFirst gives the list with the sessions that are not terminal first, each
-// part in document order.
-func (l List) ActiveFirst() List {
-	sorted := slices.Clone(l.Sessions)
-	slices.SortStableFunc(sorted, func(a, b *Document) int {
-		return cmp.Compare(rank(a), rank(b))
-	})
-	l.Sessions = sorted
+// After gives the ledger without the documents up to a file name, that one
+// included: what a list goes on with.
+func (l Ledger) After(fileName string) Ledger {
+	i, found := slices.BinarySearchFunc(l.docs, fileName, func(d *Document, name string) int { return strings.Compare(d.Name+extension, name) })
+	if found {
+		i++
+	}
+	l.docs = l.docs[i:]
 	return l
+}
+
+// Page is a part of a list that fits into a number of bytes.
+type Page struct {
+	List
+	// Cursor is the file name that the next page goes on after, "" at the end.
+	Cursor string
+	// ReceiptsOmitted is how many old receipts were left out.
+	ReceiptsOmitted int
+}
+
+// Page lists documents in document order: at most maxEntries of them, and at most
+// the given bytes of sessions, which may lack old receipts.
+func (l Ledger) Page(maxEntries float64, most int) Page {
+	list := l.List(maxEntries)
+	for _, name := range list.InvalidSessionFiles {
+		most -= len(name) + 4
+	}
+	fit, omitted, all := list.Fit(most)
+	p := Page{List: fit, ReceiptsOmitted: omitted}
+	switch {
+	case all && list.Truncated:
+		p.Cursor = list.last
+	case !all:
+		if p.Cursor = ""; len(fit.Sessions) > 0 {
+			p.Cursor = fit.Sessions[len(fit.Sessions)-1].Name + extension
+		}
+		p.InvalidSessionFiles = slices.DeleteFunc(slices.Clone(p.InvalidSessionFiles), func(name string) bool { return name > p.Cursor })
+		p.Inspected = len(p.Sessions) + len(p.InvalidSessionFiles)
+	}
+	return p
+}
+
+// ActiveFirst lists the sessions that are not terminal before the others, each
+// part in document order; at most maxEntries documents, and at most the given bytes.
+func (l Ledger) ActiveFirst(maxEntries float64, most int) Page {
+	sorted := slices.Clone(l.docs)
+	slices.SortStableFunc(sorted, func(a, b *Document) int { return cmp.Compare(rank(a), rank(b)) })
+	l.docs = sorted
+	p := l.Page(maxEntries, most)
+	p.Cursor = "" // it is not in the order that a page goes on in
+	return p
 }
 
 func rank(d *Document) int {
@@ -79,7 +125,7 @@ func (l List) Fit(most int) (fit List, omitted int, all bool) {
 			d, size = short, short.size()
 			omitted += n
 		}
-		if room -= size + 1; room < 0 {
+		if room -= size + 1; room < 0 && len(kept) > 0 {
 			l.Sessions, l.Truncated = kept, true
 			return l, omitted, false
 		}

@@ -162,7 +162,7 @@ func TestActiveFirst(t *testing.T) {
 	l := inventory(t, 30)
 	list := l.state.ListComplete()
 	before := slices.Clone(list.Sessions)
-	sorted := list.ActiveFirst()
+	sorted := l.state.ActiveFirst(1<<30, 1<<30)
 	if !slices.Equal(list.Sessions, before) {
 		t.Error("sorting changed the list it was made of")
 	}
@@ -170,6 +170,33 @@ func TestActiveFirst(t *testing.T) {
 	if split != 8 || len(sorted.Sessions) != 24 || !slices.IsSorted(ids(sorted.Sessions[:split])) || !slices.IsSorted(ids(sorted.Sessions[split:])) ||
 		slices.ContainsFunc(sorted.Sessions[split:], func(d *release.Document) bool { return !release.Terminal(d.Phase()) }) {
 		t.Errorf("%v", ids(sorted.Sessions))
+	}
+}
+
+// Pages of any size together are the whole list, invalid documents named once.
+func TestPages(t *testing.T) {
+	l := inventory(t, 60)
+	whole := l.state.ListComplete()
+	for _, bytes := range []int{3_000, 10_000, 1 << 20} {
+		for _, most := range []float64{1, 7, 1000} {
+			var sessions, invalid []string
+			for cursor, rounds := "", 0; ; rounds++ {
+				p := l.state.After(cursor).Page(most, bytes)
+				sessions, invalid = append(sessions, ids(p.Sessions)...), append(invalid, p.InvalidSessionFiles...)
+				if p.Truncated != (p.Cursor != "") {
+					t.Fatalf("truncated %v, cursor %q", p.Truncated, p.Cursor)
+				}
+				if cursor = p.Cursor; cursor == "" {
+					break
+				}
+				if rounds > 200 {
+					t.Fatal("it does not end")
+				}
+			}
+			if !slices.Equal(sessions, ids(whole.Sessions)) || !slices.Equal(invalid, whole.InvalidSessionFiles) {
+				t.Errorf("%d bytes, %v documents: %v and %v", bytes, most, sessions, invalid)
+			}
+		}
 	}
 }
 

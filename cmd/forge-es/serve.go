@@ -257,7 +257,7 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 	svc, err := service.Start(ctx, service.Options{
 		Log: l, Forge: s.forge, App: s.app, Replicas: replicas, RequireCapability: f.capability, MinimumSoak: f.soak, Clock: clock,
 		MaxClockSkew: f.skew,
-		CacheSize: f.cache, MaxPending: f.pending, CommandTimeout: f.commandTimeout, Version: semantic(built()), Setup: s.setup,
+		CacheSize:    f.cache, MaxPending: f.pending, CommandTimeout: f.commandTimeout, Version: semantic(built()), Setup: s.setup,
 		Logger: log.With().Str("part", "service").Logger(),
 	})
 	if err != nil {
