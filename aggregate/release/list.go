@@ -64,26 +64,49 @@ type Page struct {
 }
 
 // Page lists documents in document order: at most maxEntries of them, and at most
-// the given bytes of sessions, which may lack old receipts.
+// the given bytes of sessions, which may lack old receipts, and of names of invalid
+// documents. It has one document at least, if there is any.
 func (l Ledger) Page(maxEntries float64, most int) Page {
+	// Names are not shortened: they end a page at half of it.
+	names := 0
+	for i, d := range l.docs {
+		if d.valid == nil {
+			continue
+		}
+		if names += len(d.Name) + nameExtra; names > most/2 && i > 0 {
+			if math.IsNaN(maxEntries) {
+				maxEntries = DefaultMaxEntries
+			}
+			maxEntries = min(maxEntries, float64(i))
+			break
+		}
+	}
 	list := l.List(maxEntries)
 	for _, name := range list.InvalidSessionFiles {
-		most -= len(name) + 4
+		most -= len(name) + nameExtra - len(extension)
 	}
 	fit, omitted, all := list.Fit(most)
 	p := Page{List: fit, ReceiptsOmitted: omitted}
 	switch {
 	case all && list.Truncated:
 		p.Cursor = list.last
-	case !all:
-		if p.Cursor = ""; len(fit.Sessions) > 0 {
-			p.Cursor = fit.Sessions[len(fit.Sessions)-1].Name + extension
+	case !all: // Fit keeps one at least
+		end := fit.Sessions[len(fit.Sessions)-1]
+		p.Cursor = end.Name + extension
+		p.InvalidSessionFiles = []string{}
+		for _, d := range l.docs[:slices.IndexFunc(l.docs, func(d *Document) bool { return d.Name == end.Name })] {
+			if d.valid != nil {
+				p.InvalidSessionFiles = append(p.InvalidSessionFiles, d.Name+extension)
+			}
 		}
-		p.InvalidSessionFiles = slices.DeleteFunc(slices.Clone(p.InvalidSessionFiles), func(name string) bool { return name > p.Cursor })
 		p.Inspected = len(p.Sessions) + len(p.InvalidSessionFiles)
 	}
 	return p
 }
+
+// nameExtra is what a name of an invalid document has besides itself in a list:
+// its ending, two quotation marks, a comma, and some room for escapes.
+const nameExtra = len(extension) + 4
 
 // ActiveFirst lists the sessions that are not terminal before the others, each
 // part in document order; at most maxEntries documents, and at most the given bytes.
@@ -104,8 +127,8 @@ func rank(d *Document) int {
 }
 
 // Fit shortens the sessions of a list so that they have at most the given bytes
-// together: first by leaving out old receipts (omitted of them), then sessions
-// (all = false, and the list says truncated).
+// together: first by leaving out old receipts (omitted of them), then sessions but
+// the first (all = false, and the list says truncated).
 func (l List) Fit(most int) (fit List, omitted int, all bool) {
 	share := most / max(len(l.Sessions), 1)
 	sizes, total := make([]int, len(l.Sessions)), 0

@@ -241,7 +241,7 @@ func TestRandomLives(t *testing.T) {
 	slices.Sort(all)
 	t.Log(strings.Join(all, ", "))
 	for _, what := range []string{
-		release.VerbCreate, release.VerbReceipts, release.VerbTransaction, release.VerbReceiveDocument, release.VerbDiscardDocument, release.VerbEnd, release.VerbMigrate,
+		release.VerbCreate, release.VerbReceipts, release.VerbTransaction, release.VerbReceiveDocument, release.VerbDiscardDocument, release.VerbEnd,
 		release.VerbPublish, "to " + release.CutoverCommitted, "to " + release.Soaking, "to " + release.Failed,
 		"beside a soaking predecessor", "refused",
 	} {
