@@ -18,11 +18,12 @@ type Projection interface {
 	Apply(r events.Record, c *events.Commit) error
 }
 
-// Selective is implemented by projections that do not need the commits of some
-// boundaries: one of those that cannot be read does not stop them.
-type Selective interface {
-	// Wants reports whether the commits on a log subject matter.
-	Wants(subject string) bool
+// Tolerant is implemented by projections that can go on without what they cannot
+// read.
+type Tolerant interface {
+	// Unreadable takes a record that is no commit, and reports whether the
+	// projection goes on.
+	Unreadable(r events.Record, cause error) bool
 }
 
 // Log is what a Runner reads.
@@ -93,10 +94,10 @@ func (r *Runner) apply(rec events.Record, c *events.Commit, decodeErr error) {
 			continue
 		}
 		err := decodeErr
-		if s, ok := p.Projection.(Selective); err != nil && ok && !s.Wants(rec.Subject) {
-			err = nil
-		} else if err == nil {
+		if err == nil {
 			err = p.Apply(rec, c)
+		} else if t, ok := p.Projection.(Tolerant); ok && t.Unreadable(rec, err) {
+			err = nil
 		}
 		if err != nil {
 			p.err = events.Errorf(events.CodePoisoned, "projection %s: position %d on %s: %w", p.Name(), rec.Position, rec.Subject, err).

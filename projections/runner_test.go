@@ -44,7 +44,7 @@ func claimed(t *testing.T, position uint64, work string) events.Record {
 
 func run(t *testing.T, log memoryLog) (*Runner, *Claims) {
 	t.Helper()
-	claims := NewClaims()
+	claims := NewClaims("log")
 	r := NewRunner(log, claims)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -60,8 +60,8 @@ func wait(t *testing.T, r *Runner, position uint64) error {
 	return r.Wait(ctx, ClaimsName, position)
 }
 
-// What cannot be read stops the list of claims if it is on a work, and only then.
-func TestPoisonStopsWhatNeedsIt(t *testing.T) {
+// What cannot be read takes its work out of the list, by name, and nothing else.
+func TestPoisonLeavesItsWorkOut(t *testing.T) {
 	poison := func(position uint64, subject string) events.Record {
 		return events.Record{Position: position, Subject: subject, Payload: []byte("no commit")}
 	}
@@ -72,12 +72,15 @@ func TestPoisonStopsWhatNeedsIt(t *testing.T) {
 	if n := len(claims.List(1000, Filter{}, "", 10).Sessions); n != 2 {
 		t.Errorf("%d claims, want 2", n)
 	}
-	r, _ = run(t, memoryLog{claimed(t, 1, "w1"), poison(2, events.WorkSubject("main", "w2")), claimed(t, 3, "w3")})
-	err := wait(t, r, 3)
-	if events.CodeOf(err) != events.CodePoisoned || events.AsError(err).Details["position"] != uint64(2) {
-		t.Errorf("poison on a work: %v", err)
+	r, claims = run(t, memoryLog{claimed(t, 1, "w1"), claimed(t, 2, "w2"), poison(3, events.WorkSubject("main", "w2")), claimed(t, 4, "w3")})
+	if err := wait(t, r, 4); err != nil {
+		t.Fatalf("a commit of one work stopped the claims of all: %v", err)
 	}
-	if s := r.Statuses()[0]; s.Position != 1 || s.Err == nil {
+	page := claims.List(1000, Filter{}, "", 10)
+	if len(page.Sessions) != 2 || page.Sessions[1].WorkID != "w3" || len(page.Unreadable) != 1 || page.Unreadable[0] != events.WorkSubject("main", "w2") {
+		t.Errorf("page %+v", page)
+	}
+	if s := r.Statuses()[0]; s.Position != 4 || s.Err != nil {
 		t.Errorf("status %+v", s)
 	}
 }

@@ -167,15 +167,14 @@ func (a *Activity) change(ctx context.Context, sessionID string, change func(old
 	return nil, false, events.Errorf(events.CodeContention, "transport session %s changes too often", sessionID)
 }
 
-// Execution is what is known of a transport session, nil if nothing is. It is
-// read from the leader.
-func (a *Activity) Execution(ctx context.Context, sessionID string) (*events.Execution, error) {
-	if sessionID == "" {
-		return nil, nil
-	}
+// Execution is what is known of the transport session of an owner, nil if nothing
+// is. It is read from the leader. Only what the owner's principal reported counts,
+// or an operator set: the ids of transport sessions are no secret, and what
+// somebody else says of one must neither end nor change who owns a work.
+func (a *Activity) Execution(ctx context.Context, owner *events.Session) (*events.Execution, error) {
 	var t transport
-	_, ok, err := a.read(ctx, activityPrefix+events.Token(sessionID), &t)
-	if err != nil || !ok || t.SessionID == "" {
+	_, ok, err := a.read(ctx, activityPrefix+events.Token(owner.SessionID), &t)
+	if err != nil || !ok || t.SessionID == "" || t.Reporter != "" && t.Reporter != events.Token(owner.Principal()) {
 		return nil, err
 	}
 	return &t.Execution, nil

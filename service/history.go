@@ -16,19 +16,23 @@ type HistoryEntry struct {
 }
 
 // history gives the commits of a work from a position on, as many as a reply
-// holds; the cursor is where to go on.
+// holds; next is where to go on.
 func (s *Service) history(ctx context.Context, r *request) (any, error) {
 	id := aggregate.Trimmed(r.body.Text("workId"))
-	from, limit := r.body.Int("from"), listLimit(r.body.Int("limit"))
+	from := r.body.Int("from")
+	limit, err := listLimit(r.body.Int("limit"))
 	if err := r.body.Malformed(); err != nil {
 		return nil, err
 	}
 	if err := events.CheckID("workId", id); err != nil {
 		return nil, err
 	}
+	if err != nil {
+		return nil, err
+	}
 	a := Answer{AsOf: s.clock.Now()}
 	entries, size := []json.RawMessage{}, 0
-	err := s.opts.Log.History(ctx, events.WorkSubject(s.instance, id), uint64(max(from.Value, 0)), func(rec events.Record, c *events.Commit) error {
+	err = s.opts.Log.History(ctx, events.WorkSubject(s.instance, id), uint64(max(from.Value, 0)), func(rec events.Record, c *events.Commit) error {
 		b, err := json.Marshal(HistoryEntry{Position: rec.Position, Commit: c})
 		if err != nil {
 			return poisoned(rec, err)

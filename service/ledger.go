@@ -141,7 +141,11 @@ func (s *Service) ledgerQueries() []endpoint {
 			if err != nil {
 				return err
 			}
-			page := d.ReceiptPage(int(min(r.body.Int("from").Value, math.MaxInt32)), listLimit(r.body.Int("limit")))
+			limit, err := listLimit(r.body.Int("limit"))
+			if err != nil {
+				return err
+			}
+			page := d.ReceiptPage(int(min(r.body.Int("from").Value, math.MaxInt32)), limit)
 			size := 0
 			for i, receipt := range page.Receipts {
 				if size += len(receipt) + 1; size > replyRoom {

@@ -10,7 +10,8 @@ import (
 )
 
 // claims reads a page of live claims, after waiting for minPosition if that is
-// asked for.
+// asked for, and in any case for what was on the log when the service started: a
+// list that is still being filled would look like claims that are gone.
 func (s *Service) claims(ctx context.Context, r *request) (projections.Page, error) {
 	b := r.body
 	text := func(name string) string { return aggregate.Trimmed(b.Text(name)) }
@@ -23,13 +24,17 @@ func (s *Service) claims(ctx context.Context, r *request) (projections.Page, err
 		by := now.Add(within.Value)
 		f.ExpiresBy = &by
 	}
-	limit, cursor, position := listLimit(b.Int("limit")), b.Text("cursor").Value, b.Int("minPosition")
+	limit, limitErr := listLimit(b.Int("limit"))
+	cursor, position := b.Text("cursor").Value, b.Int("minPosition")
 	if err := b.Malformed(); err != nil {
 		return projections.Page{}, err
 	}
+	if limitErr != nil {
+		return projections.Page{}, limitErr
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ViewTimeout)
 	defer cancel()
-	if err := s.runner.Wait(ctx, projections.ClaimsName, uint64(max(position.Value, 0))); err != nil {
+	if err := s.runner.Wait(ctx, projections.ClaimsName, max(uint64(max(position.Value, 0)), s.began)); err != nil {
 		return projections.Page{}, err
 	}
 	return s.liveClaims.List(now, f, cursor, limit), nil
@@ -52,7 +57,7 @@ func (s *Service) claimsAnswer(ctx context.Context, r *request, show func(*event
 	if err != nil {
 		return nil, err
 	}
-	a := Answer{Position: page.Position, AsOf: page.AsOf, Cursor: page.Next, Truncated: page.Next != ""}
+	a := Answer{Position: page.Position, AsOf: page.AsOf, Cursor: page.Next, Truncated: page.Next != "", Unreadable: page.Unreadable}
 	list, size := make([]json.RawMessage, 0, len(page.Sessions)), 0
 	for i, owner := range page.Sessions {
 		b, err := json.Marshal(show(owner))

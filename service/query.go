@@ -19,6 +19,9 @@ type Answer struct {
 	Truncated bool        `json:"truncated,omitempty"`
 	Cursor    string      `json:"cursor,omitempty"` // where a list goes on
 	Next      uint64      `json:"next,omitempty"`   // position at which a history goes on
+	// Unreadable are log subjects of works that a list leaves out, because a commit
+	// of them cannot be read; at most 20 are named.
+	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 // workQuery makes the endpoint of a question about one work, answered from the
@@ -53,7 +56,7 @@ func (s *Service) queries() []endpoint {
 		}),
 		s.workQuery("works.blocks-recovery", "whether the live owner is protected from being replaced", func(ctx context.Context, r *request, state session.State, now events.Time) (any, error) {
 			return session.Blocks(state, r.body.Int("nowMs"), r.body.Millis("graceMs"), func(owner *events.Session) (*events.Execution, error) {
-				return s.works.activity.Execution(ctx, owner.SessionID)
+				return s.works.activity.Execution(ctx, owner)
 			}, now)
 		}),
 		s.workQuery("works.check-authority", "whether the live owner is the expected one and holds the capability", func(_ context.Context, r *request, state session.State, now events.Time) (any, error) {
@@ -133,9 +136,12 @@ const (
 )
 
 // listLimit reads how many entries are wanted.
-func listLimit(f aggregate.Field[int64]) int {
+func listLimit(f aggregate.Field[int64]) (int, error) {
 	if !f.Set {
-		return defaultListLimit
+		return defaultListLimit, nil
 	}
-	return int(min(max(f.Value, 1), maxListLimit))
+	if f.Value < 1 {
+		return 0, events.Errorf(events.CodeBadRequest, "limit is %d, the least is 1", f.Value).With("field", "limit")
+	}
+	return int(min(f.Value, maxListLimit)), nil
 }

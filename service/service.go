@@ -44,7 +44,7 @@ type Options struct {
 	// known good. Default: 0, no minimum.
 	MinimumSoak time.Duration
 
-	// Clock. Default: a SystemClock with DefaultMaxClockSkew.
+	// Clock. Default: a SystemClock with MaxClockSkew.
 	Clock Clock
 
 	// MaxClockSkew is how far the clock of this node may be from that of the stream
@@ -100,7 +100,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ViewTimeout, 3*time.Second)
 	setDefault(&o.MaxClockSkew, DefaultMaxClockSkew)
 	if o.Clock == nil {
-		o.Clock = NewSystemClock(DefaultMaxClockSkew)
+		o.Clock = NewSystemClock(o.MaxClockSkew)
 	}
 	if o.UUID == nil {
 		o.UUID = func() (string, error) {
@@ -134,6 +134,7 @@ type Service struct {
 	runner     *projections.Runner
 	liveClaims *projections.Claims
 
+	began     uint64 // last position when the service started: lists begin there
 	lanes     *lanes
 	endpoints []endpoint
 	roots     map[string]map[string]bool // verb → roots that it is served on
@@ -155,7 +156,7 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 	opts = opts.withDefaults()
 	s := &Service{
 		opts: opts, instance: opts.Log.Instance(), app: opts.App, clock: opts.Clock, log: opts.Logger,
-		lanes: newLanes(opts.MaxPending), liveClaims: projections.NewClaims(),
+		lanes: newLanes(opts.MaxPending), liveClaims: projections.NewClaims(opts.Log.ID()),
 	}
 	var err error
 	if s.activity, err = OpenActivity(ctx, opts.Forge, s.instance, opts.Replicas); err != nil {
@@ -179,6 +180,9 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 		return nil, fmt.Errorf("service endpoints: %w", err)
 	}
 	s.stop = sync.OnceValue(s.drain)
+	if s.began, err = opts.Log.LastPosition(ctx); err != nil {
+		return nil, err
+	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() {
 		if err := s.runner.Run(s.life); err != nil && s.life.Err() == nil {
@@ -278,7 +282,8 @@ func (s *Service) drain() error {
 type Ready struct {
 	Ready       bool              `json:"ready"`
 	Instance    string            `json:"instance"`
-	Reasons     []string          `json:"reasons,omitempty"` // why it is not ready
+	Reasons     []string          `json:"reasons,omitempty"`  // why it is not ready
+	Warnings    []string          `json:"warnings,omitempty"` // what is wrong and does not keep it from serving
 	Setup       Setup             `json:"setup"`
 	Projections []ProjectionReady `json:"projections"`
 }
@@ -323,6 +328,9 @@ func (s *Service) Ready() Ready {
 			not(fmt.Sprintf("projection %s is at position %d of %d", status.Name, status.Position, durable), nil)
 		}
 		r.Projections = append(r.Projections, p)
+	}
+	for _, subject := range s.liveClaims.LeftOut() {
+		r.Warnings = append(r.Warnings, "a commit on "+subject+" cannot be read: that work answers FORGE_POISONED, and lists leave it out")
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r

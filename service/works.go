@@ -84,7 +84,7 @@ func (w *works) run(ctx context.Context, o order[session.Command, session.Facts]
 			return f, err
 		}
 		if s.NeedsExecution(o.command, now) {
-			if f.Execution, err = w.activity.Execution(ctx, s.OwnerSession(now)); err != nil {
+			if f.Execution, err = w.activity.Execution(ctx, s.Live(now)); err != nil {
 				return f, err
 			}
 		}
