@@ -109,7 +109,7 @@ func bytesPerRun(run func()) int64 {
 
 // Two sessions made of the same one do not write into each other's receipts.
 func TestForksShareNoReceipts(t *testing.T) {
-	for _, n := range []int{0, 1, 254, 255, 256, 257, 511, 512, 600} {
+	for _, n := range []int{0, 1, 254, 255, 256, 257, 511, 512, 600, 800, 1100} {
 		l := given(t).received(one+".json", many(n, "phase", `"built"`, "candidateRelease", candidate))
 		for k := range 3 {
 			l.happened(release.VerbReceipts, evidence(one, "["+gate("build", fmt.Sprintf("common-%d", k), "")+"]"))

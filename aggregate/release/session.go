@@ -156,9 +156,8 @@ func (d *Document) Phase() string { return d.phase }
 // Revision of the session, at least 1 if it is valid.
 func (d *Document) Revision() int64 { return d.revision }
 
-func (d *Document) candidate() object   { return d.body.object("candidateRelease") }
-func (d *Document) transaction() object { return d.body.object("transaction") }
-func (d *Document) stable() object      { return d.body.object("stableRelease") }
+func (d *Document) candidate() object { return d.body.object("candidateRelease") }
+func (d *Document) stable() object    { return d.body.object("stableRelease") }
 
 // active reports whether the session is valid and not terminal.
 func (d *Document) active() bool { return d.valid == nil && !Terminal(d.Phase()) }
