@@ -32,6 +32,19 @@ type Authority struct {
 	PrincipalID          string `json:"principalId"`
 	ControllerInstanceID string `json:"controllerInstanceId"`
 	ClaimGeneration      int64  `json:"claimGeneration"`
+
+	// Capability is the secret that the claim is bound to, for a service that asks
+	// for it (serve --require-capability). It is sent beside the authority.
+	Capability string `json:"-"`
+}
+
+// into puts the authority into a body.
+func (a Authority) into(body map[string]any) map[string]any {
+	body["authority"] = a
+	if a.Capability != "" {
+		body["authorityId"] = a.Capability
+	}
+	return body
 }
 
 // AuthorityOf is the owner epoch of a session.
@@ -78,7 +91,7 @@ func (c *Client) session(ctx context.Context, verb string, in Claim) (*events.Se
 // Renew extends the lease of the owner that shows its authority; 0 ms is the
 // default lease. A refused fence is no error: look at Allowed.
 func (c *Client) Renew(ctx context.Context, workID string, a Authority, leaseMs int64) (*Fence, error) {
-	body := map[string]any{"workId": workID, "authority": a}
+	body := a.into(map[string]any{"workId": workID})
 	if leaseMs != 0 {
 		body["leaseMs"] = leaseMs
 	}
@@ -87,12 +100,12 @@ func (c *Client) Renew(ctx context.Context, workID string, a Authority, leaseMs 
 
 // Release gives up a work, showing the authority.
 func (c *Client) Release(ctx context.Context, workID string, a Authority) (*Fence, error) {
-	return c.fence(ctx, "work.release-with-authority", map[string]any{"workId": workID, "authority": a})
+	return c.fence(ctx, "work.release-with-authority", a.into(map[string]any{"workId": workID}))
 }
 
 // Terminalize sets the state of a work, showing the authority.
 func (c *Client) Terminalize(ctx context.Context, workID, state string, a Authority) (*Fence, error) {
-	return c.fence(ctx, "work.terminalize", map[string]any{"workId": workID, "state": state, "authority": a})
+	return c.fence(ctx, "work.terminalize", a.into(map[string]any{"workId": workID, "state": state}))
 }
 
 func (c *Client) fence(ctx context.Context, verb string, body any) (*Fence, error) {

@@ -40,11 +40,39 @@ func strictJSON(text []byte) error {
 		return fmt.Errorf("%w: not UTF-8", ErrJSON)
 	}
 	if json.Valid(text) {
-		return nil
+		return loneSurrogate(text)
 	}
 	var v json.RawMessage
 	err := json.Unmarshal(text, &v) // says what is wrong, and where
 	return fmt.Errorf("%w: %w", ErrJSON, err)
+}
+
+// loneSurrogate refuses an escape that is half of a character: encoding/json would
+// make one and the same character of all of them, and so one id of many.
+func loneSurrogate(text []byte) error {
+	for i := bytes.IndexByte(text, '\\'); i >= 0 && i < len(text); {
+		half := func(at int) uint64 {
+			if at+6 > len(text) || text[at] != '\\' || text[at+1] != 'u' {
+				return 0
+			}
+			v, _ := strconv.ParseUint(string(text[at+2:at+6]), 16, 32)
+			return v &^ 0x3ff // what both halves begin with
+		}
+		switch {
+		case half(i) == 0xd800 && half(i+6) == 0xdc00:
+			i += 12
+		case half(i) == 0xd800 || half(i) == 0xdc00:
+			return fmt.Errorf("%w: byte %d: half of a surrogate pair", ErrJSON, i)
+		default:
+			i += 2 // the escaped byte is none that begins an escape
+		}
+		next := bytes.IndexByte(text[i:], '\\')
+		if next < 0 {
+			return nil
+		}
+		i += next
+	}
+	return nil
 }
 
 func canonicalValue(out *bytes.Buffer, s *scanner, depth int) error {

@@ -264,3 +264,18 @@ func TestObjectMembersOfManyKeys(t *testing.T) {
 		t.Errorf("two objects of %d members took %v", n, took)
 	}
 }
+
+// Half of a surrogate pair is no text: all halves would become one character.
+func TestLoneSurrogates(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`"\ud83d\ude00"`: true, `"x\\ud800"`: true, `"\\\ud83d\ude00"`: true, `"\u0041\ud83d\ude00\n"`: true,
+		`"\ud800"`: false, `"\udc00"`: false, `"\ud800\ud800"`: false, `"\ud83dx\ude00"`: false, `"\\\ud800"`: false, `{"\uDFFF":1}`: false, `["a","\uD800"]`: false,
+	} {
+		if _, err := CanonicalJSON([]byte(text)); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := ObjectMembers([]byte(`{"workId":"\ud800"}`)); !errors.Is(err, ErrJSON) {
+		t.Errorf("an object: %v", err)
+	}
+}

@@ -656,7 +656,7 @@ func reportJSON(t *testing.T, p *legacy.Plan) string {
 		t.Fatal(err)
 	}
 	for c := range p.Commands() {
-		b = append(append(b, c.ID...), c.Body...)
+		b = append(b, c.Body...)
 	}
 	return string(b)
 }

@@ -1,8 +1,6 @@
 package legacy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"iter"
 	"strings"
@@ -182,9 +180,6 @@ func (p *Plan) command(s *step) Command {
 		c.Aggregate, c.Verb = "release", "receive-document"
 	case PlaceAuthority:
 		c.Aggregate, c.Verb = "authority", "publish"
-	default:
-		sum := sha256.Sum256(c.Body) // it names source and scope
-		c.ID = "import-" + hex.EncodeToString(sum[:16])
 	}
 	return c
 }

@@ -96,12 +96,12 @@ func (r *run) one(ctx context.Context, sender Sender, s *step) error {
 		r.set(s, OutcomeRefused, refused.Error())
 	case reply.Outcome == "refused":
 		r.set(s, OutcomeRefused, reasonOf(reply.Result))
-	case s.group.Place == PlaceActivity:
-		r.set(s, OutcomeSet, "")
-	case s.group.Place == PlaceWorks && reply.Outcome == "unchanged":
-		r.set(s, OutcomeUnchanged, "")
-	case s.group.Place == PlaceWorks:
-		r.set(s, OutcomeSet, "")
+	case s.group.Place == PlaceActivity || s.group.Place == PlaceWorks:
+		outcome := OutcomeSet
+		if reply.Outcome == "unchanged" {
+			outcome = OutcomeUnchanged
+		}
+		r.set(s, outcome, "")
 	case s.group.Place == PlaceRelease:
 		r.received(s, reply)
 	case s.group.Place == PlaceAuthority:

@@ -41,10 +41,7 @@ func (f *fake) Send(ctx context.Context, cmd legacy.Command) (legacy.Reply, erro
 			return reply, err
 		}
 	}
-	key := cmd.ID
-	if key == "" {
-		key = string(cmd.Body)
-	}
+	key := string(cmd.Body)
 	again := f.seen[key]
 	f.seen[key] = true
 	if cmd.Verb != "import" {
@@ -145,18 +142,18 @@ func TestRun(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 
-	// Again: the same ids, nothing new.
+	// Again: the same commands, nothing new.
 	first := len(f.calls)
 	again, err := legacy.Run(t.Context(), plan, f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = map[legacy.Outcome]int{"unchanged": 1201, "set": 40, "dropped": 1, "ignored": 1}
+	want = map[legacy.Outcome]int{"unchanged": 1241, "dropped": 1, "ignored": 1}
 	if diff := cmp.Diff(want, again.Counts); diff != "" {
 		t.Errorf("counts of the second run (-want +got):\n%s", diff)
 	}
 	if len(f.seen) != plan.Len() || len(f.calls) != 2*first {
-		t.Errorf("%d ids in %d calls, want %d", len(f.seen), len(f.calls), plan.Len())
+		t.Errorf("%d commands in %d calls, want %d", len(f.seen), len(f.calls), plan.Len())
 	}
 	if again.Places[0].Snapshot != "already-imported" {
 		t.Errorf("snapshot of the second run: %q", again.Places[0].Snapshot)

@@ -8,17 +8,13 @@ import (
 	"github.com/forge-es/forge-es/events"
 )
 
-// Command is one command to send.
+// Command is one command to send. It has no command id of its own: what a later
+// run says must be decided anew, and everything in it may be decided twice. The
+// Sender makes one for each call, and keeps it while it repeats the call.
 type Command struct {
 	Root      string // "op": every command of an import is an operator's
 	Aggregate string // "work", "activity", "release" or "authority"
 	Verb      string // "import", "set-state", "set", "receive-document" or "publish"
-
-	// ID is the command id of a work.import. It is derived from source, scope and
-	// content, so that a repeated run sends the same ids. The others set a value,
-	// which may be set to something else (or discarded) and back again: they have
-	// none, and the Sender makes one for each call.
-	ID string
 
 	Body json.RawMessage // compact JSON
 }

@@ -109,9 +109,13 @@ func (s *Service) finish(ep *endpoint, r *request, result any, err error, began 
 	s.metrics.served(ep, result, err, time.Since(began))
 	if err != nil {
 		e := events.AsError(err)
-		if e.Code.Info().Number >= 500 {
-			s.log.Error().Str("verb", ep.verb).Str("code", string(e.Code)).Msg(e.Message)
+		if id := r.headerText(HeaderCommandID); id != "" && ep.root != RootQuery && e.Details["commandId"] == nil {
+			e = e.With("commandId", id)
 		}
+		if e.Code.Info().Number >= 500 && e.Code != events.CodeViewBehind {
+			s.trouble.Error().Str("verb", ep.verb).Str("code", string(e.Code)).Msg(e.Message)
+		}
+		err = e
 	}
 	s.respond(r, result, err)
 }

@@ -125,6 +125,7 @@ type Service struct {
 	app      *nats.Conn
 	clock    Clock
 	log      zerolog.Logger
+	trouble  zerolog.Logger // of single requests: at most troublesPerSecond
 	metrics  *metrics
 
 	works      *works
@@ -158,6 +159,7 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 		opts: opts, instance: opts.Log.Instance(), app: opts.App, clock: opts.Clock, log: opts.Logger,
 		lanes: newLanes(opts.MaxPending), liveClaims: projections.NewClaims(opts.Log.ID()),
 	}
+	s.trouble = s.log.Sample(&zerolog.BurstSampler{Burst: troublesPerSecond, Period: time.Second})
 	var err error
 	if s.activity, err = OpenActivity(ctx, opts.Forge, s.instance, opts.Replicas); err != nil {
 		return nil, err
@@ -196,6 +198,10 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 	}
 	return s, nil
 }
+
+// troublesPerSecond bounds what callers can make the service log. The metrics
+// count all.
+const troublesPerSecond = 10
 
 // commands are the verbs about works.
 func (s *Service) commands() []endpoint {

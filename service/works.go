@@ -33,7 +33,8 @@ func (s *Service) command(root, verb, description string) endpoint {
 				return nil, err
 			}
 			if t, ok := o.command.(*session.Terminalize); ok && root == RootCommand && !t.Fenced() {
-				return nil, events.Errorf(events.CodeForbidden, "%s without an authority is an operator's", verb).With("field", "authority")
+				err := events.Errorf(events.CodeForbidden, "%s without an authority is an operator's", verb).With("field", "authority")
+				return named(nil, err, o.commandID)
 			}
 			out, err := s.works.run(ctx, o, r.caller)
 			return named(out, err, o.commandID)

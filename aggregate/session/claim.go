@@ -177,7 +177,11 @@ type rebinding struct {
 
 func (c *Claim) resume(s State, f Facts, r *rebinding) (aggregate.Decision, error) {
 	if aggregate.Trimmed(c.PrincipalID) == "" || aggregate.Trimmed(c.ControllerInstanceID) == "" {
-		return aggregate.Decision{}, events.Errorf(events.CodeResumeAuthorityRequired, "resume needs principalId and controllerInstanceId")
+		field := "principalId"
+		if aggregate.Trimmed(c.PrincipalID) != "" {
+			field = "controllerInstanceId"
+		}
+		return aggregate.Decision{}, events.Errorf(events.CodeResumeAuthorityRequired, "resume needs principalId and controllerInstanceId").With("field", field)
 	}
 	if err := s.Readable(); err != nil {
 		return aggregate.Decision{}, err

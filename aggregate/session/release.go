@@ -89,7 +89,11 @@ type Renew struct {
 
 func (c *Renew) decide(s State, f Facts) (aggregate.Decision, error) {
 	if c.Target() == "" || aggregate.Trimmed(c.Authority.ControllerID) == "" {
-		return aggregate.Decision{}, events.Errorf(events.CodeIdentityRequired, "workId and authority.controllerId are needed")
+		field := "workId"
+		if c.Target() != "" {
+			field = "authority.controllerId"
+		}
+		return aggregate.Decision{}, events.Errorf(events.CodeIdentityRequired, "%s is blank or no text", field).With("field", field)
 	}
 	if err := checkIDs(c.body, "workId"); err != nil {
 		return aggregate.Decision{}, err

@@ -74,15 +74,10 @@ func findSessions(ctx context.Context, from, scope string) (*legacy.Sessions, er
 		return nil, unreadable(err)
 	}
 	found, err := home.Sessions(ctx)
-	if err == nil && len(found.Groups) == 0 && len(found.Problems) == 0 && len(found.Missing) >= 2 && !exists(from, "control-plane.sqlite") && !exists(from, "repositories") {
+	if err == nil && !legacy.IsHome(from) {
 		return nil, events.Errorf(events.CodeNotFound, "%s is no controller home: it has no %s", from, strings.Join(found.Missing, " and no "))
 	}
 	return found, unreadable(err)
-}
-
-func exists(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, name))
-	return err == nil
 }
 
 func unreadable(err error) error {
@@ -240,7 +235,7 @@ type sender struct {
 func (s sender) Send(ctx context.Context, cmd legacy.Command) (legacy.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	r, err := s.Do(ctx, client.Request{Kind: client.Kind(cmd.Root), Verb: cmd.Aggregate + "." + cmd.Verb, Body: cmd.Body, CommandID: cmd.ID})
+	r, err := s.Do(ctx, client.Request{Kind: client.Kind(cmd.Root), Verb: cmd.Aggregate + "." + cmd.Verb, Body: cmd.Body})
 	if err != nil {
 		return legacy.Reply{}, err
 	}

@@ -187,7 +187,7 @@ func (p *program) showOutcome(r *client.Reply) {
 }
 
 // sayFence tells the answer of a fenced command.
-func (p *program) sayFence(r *client.Reply) error {
+func (p *program) sayFence(r *client.Reply, verb string) error {
 	var f client.Fence
 	if err := r.Into(&f); err != nil {
 		return err
@@ -199,7 +199,12 @@ func (p *program) sayFence(r *client.Reply) error {
 		}
 		return nil
 	}
-	if f.Owner != nil {
+	switch {
+	case verb == "work.release-with-authority" && f.Owner != nil:
+		p.printf("released: %s no longer holds %s\n", f.Owner.Fence(), f.Owner.WorkID)
+	case verb == "work.terminalize":
+		p.printf("the state is %v\n", f.Value)
+	case f.Owner != nil:
 		p.showSession(f.Owner)
 	}
 	p.showOutcome(r)

@@ -13,7 +13,7 @@ import (
 )
 
 func (p *program) tokenCommand() *cobra.Command {
-	return &cobra.Command{Use: "token TEXT", Example: "  nats kv get forge-claims-main \"$(forge-es token 'Fix the build')\"", Short: "The subject token and key of an id", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+	return &cobra.Command{Use: "token TEXT", Example: "  nats req \"forge.cmd.main.$(forge-es token 'Ann Lee').work.claim\" '{…}'", Short: "The subject token and key of an id", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
 		if strings.TrimSpace(args[0]) == "" {
 			return usagef("the text is blank")
 		}
@@ -31,7 +31,7 @@ func (p *program) tokenCommand() *cobra.Command {
 
 // decodeCommand is made for: nats sub … --translate "forge-es decode".
 func (p *program) decodeCommand() *cobra.Command {
-	return &cobra.Command{Use: "decode", Example: "  nats sub forge.feed.main --translate 'forge-es decode'", Short: "Show a commit: msgpack on stdin, JSON on stdout", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "decode", Example: "  nats sub --stream FORGE_MAIN --all --translate 'forge-es decode'   # with a context of the log's account", Short: "Show a commit: msgpack on stdin, JSON on stdout", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		if terminal(p.stdin) {
 			p.notef("reading a commit from stdin")
 		}

@@ -245,7 +245,7 @@ func (p *program) fenced(c *cobra.Command, a *authorityFlags, common *commandFla
 	if err != nil {
 		return err
 	}
-	return p.done(r, func() error { return p.sayFence(r) })
+	return p.done(r, func() error { return p.sayFence(r, verb) })
 }
 
 func (p *program) releaseCommand() *cobra.Command {
@@ -294,7 +294,10 @@ func (p *program) reasoned(use, short, verb string, args int, fill func(c *cobra
 					return err
 				}
 			}
-			if s != nil {
+			switch {
+			case s != nil && verb == "work.force-release":
+				p.printf("released: %s no longer holds %s\n", s.Fence(), s.WorkID)
+			case s != nil:
 				p.showSession(s)
 			}
 			p.showOutcome(r)
@@ -322,7 +325,7 @@ func (p *program) terminalizeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return p.done(r, func() error { return p.sayFence(r) })
+		return p.done(r, func() error { return p.sayFence(r, "work.terminalize") })
 	}}
 	authority.add(c)
 	common.add(c)
