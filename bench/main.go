@@ -56,7 +56,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	seconds := fs.Float64("seconds", 2, "`length` of one measurement")
 	callers := fs.String("callers", "1,16,64,256", "concurrent `callers`, a list")
 	works := fs.Int("works", 20_000, "`works` of the section on reading")
-	sections := fs.String("sections", "synced,unsynced,reads", "what to measure, a `list`")
+	sections := fs.String("sections", "synced,unsynced,reads,ledger", "what to measure, a `list`")
 	short := fs.Bool("short", false, "a smoke test: 1 round of 0.2 s, 1 and 4 callers, 500 works; flags given explicitly win")
 	data := fs.String("data", ".", "`directory` below which data lies while it runs; not a memory file system, whose fsync costs nothing")
 	json := fs.String("json", "", "`file` for everything that was measured")

@@ -46,7 +46,8 @@ var sectionsByName = map[string]func(context.Context, *bench) (*Section, error){
 	"unsynced": func(ctx context.Context, b *bench) (*Section, error) {
 		return b.writes(ctx, "unsynced", "Writing, fsync every two minutes (what the code costs, without the disk)", true)
 	},
-	"reads": func(ctx context.Context, b *bench) (*Section, error) { return b.reads(ctx) },
+	"ledger": func(ctx context.Context, b *bench) (*Section, error) { return b.ledger(ctx) },
+	"reads":  func(ctx context.Context, b *bench) (*Section, error) { return b.reads(ctx) },
 }
 
 // writes measures claims of fresh works and renewals of held ones. Every number
