@@ -15,7 +15,7 @@ RACE_FLAGS   ?=
 RACE_TIMEOUT ?= 20m
 FUZZTIME     ?= 20s
 
-CONFORMANCE_PKGS ?= ./aggregate/session ./service
+CONFORMANCE_PKGS ?= ./aggregate/session ./aggregate/release ./service
 
 # Tools have their own module, so that their dependencies stay out of ours.
 tool = $(GO) tool -modfile=$(CURDIR)/tools/go.mod
