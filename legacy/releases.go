@@ -55,9 +55,10 @@ func IsHome(dir string) bool {
 // Releases reads the release documents and the release authority.
 //
 // A document is taken as the bytes it has, which may be no JSON: what it is worth
-// is for the service to say. One that cannot be read, or lies out of the home, is
-// a Problem; one that is too large is a dropped entry. The error is only that of a
-// cancelled context or of a home that vanished.
+// is for the service to say. In place of one that is too large, cannot be read (a
+// Problem as well, as is one that lies out of the home), or has a name that is not
+// UTF-8 stands a line that says so. The error is only that of a cancelled context
+// or of a home that vanished.
 func (h *Home) Releases(ctx context.Context) (*Releases, error) {
 	root, err := os.OpenRoot(h.dir)
 	if err != nil {
@@ -136,7 +137,7 @@ func (r *Releases) readDocuments(ctx context.Context, root *os.Root, folder stri
 		stat := func() (fs.FileInfo, error) { return root.Stat(name) }
 		info, err := stat()
 		if err == nil && info.Mode().IsRegular() && info.Size() > MaxDocument {
-			g.Entries = append(g.Entries, e.drop(fmt.Errorf("it has %d bytes, the most of a document is %d", info.Size(), MaxDocument)))
+			g.Entries = append(g.Entries, e.standIn(file.Name(), fmt.Sprintf("it has %d bytes, the most of a document is %d", info.Size(), MaxDocument)))
 			continue
 		}
 		content, err := readQuiet(ctx, MaxDocument, func() (*os.File, error) { return root.Open(name) }, stat)
@@ -147,20 +148,28 @@ func (r *Releases) readDocuments(ctx context.Context, root *os.Root, folder stri
 			continue // removed meanwhile
 		case err != nil:
 			problem(name, err)
-			continue
+			g.Entries = append(g.Entries, e.standIn(file.Name(), "it could not be read: "+pathless(err)))
+		case !utf8.ValidString(file.Name()):
+			g.Entries = append(g.Entries, e.standIn(file.Name(), "its name is not UTF-8"))
+		default:
+			g.Entries = append(g.Entries, e.document(file.Name(), content))
 		}
-		g.Entries = append(g.Entries, e.document(file.Name(), content))
 	}
 	r.Groups = append(r.Groups, g)
 	return nil
 }
 
+// standIn takes a line that says why a file was not taken as the entry. That is no
+// session, so that no release is created until somebody looked at the file.
+func (e Entry) standIn(name, why string) Entry {
+	e = e.document(strings.ToValidUTF8(name, "\ufffd"), []byte("not imported: "+why+"\n"))
+	e.Note = "no session: " + why
+	return e
+}
+
 // document takes a file as the entry. What will be no session is noted, as far
 // as that can be told without the rules.
 func (e Entry) document(name string, content []byte) Entry {
-	if !utf8.ValidString(name) {
-		return e.drop(errors.New("its name is not UTF-8"))
-	}
 	if _, _, err := strictObject(content); err != nil {
 		e.Note = "no session: " + err.Error()
 	}

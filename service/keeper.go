@@ -168,7 +168,7 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 			k.cache.Add(o.subject, f)
 		}
 		if position := k.appliedAt(f, o.command, msgID); position != 0 {
-			return k.recalled(ctx, o, position)
+			return k.recalled(ctx, o, f, position)
 		}
 		out.Position, out.Version = f.Head.Position, f.Head.Version
 		now := max(clock.Now(), f.Head.At)
@@ -184,7 +184,7 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 					if werr != nil {
 						return out, werr
 					}
-					return k.recalled(ctx, o, position)
+					return k.recalled(ctx, o, f, position)
 				}
 			}
 			return answer(out, d, err)
@@ -192,7 +192,7 @@ func (k *keeper[S, C, F]) execute(ctx context.Context, o order[C, F], clock Cloc
 		applied, err := k.append(ctx, o, msgID, f, d.Events, now)
 		switch {
 		case err == nil && applied.AlreadyApplied:
-			return k.recalled(ctx, o, applied.Position)
+			return k.recalled(ctx, o, f, applied.Position)
 		case err == nil:
 			out.Position, out.Version, out.Result, out.Outcome = applied.Position, f.Head.Version+1, d.Result, OutcomeAppended
 			return out, nil
@@ -338,8 +338,34 @@ func (k *keeper[S, C, F]) remembered(ctx context.Context, h events.Head, id even
 	return 0, false, nil
 }
 
+// recollecter is implemented by states that can tell how they were after one of
+// their latest commits.
+type recollecter[S any] interface {
+	// Recollect gives the state, as far as it matters to a target, after the commit
+	// at a position; ok is false when that is not known.
+	Recollect(target string, position uint64) (state S, ok bool)
+}
+
+// then is the state of a boundary after an earlier commit, known being the present
+// one: remembered if possible, else folded.
+func (k *keeper[S, C, F]) then(ctx context.Context, o order[C, F], known aggregate.Folded[S], r *events.Record, c *events.Commit) (S, error) {
+	if known.Head.Position == r.Position {
+		return known.State, nil
+	}
+	about, named := any(o.command).(interface{ Target() string })
+	if past, ok := any(known.State).(recollecter[S]); ok && named {
+		if state, ok := past.Recollect(about.Target(), r.Position); ok {
+			return state, nil
+		}
+	}
+	head := events.HeadAfter(*r, c, events.MsgIDOf(*r, c))
+	f, err := k.restore(ctx, o.subject, o.id, &eventlog.Boundary{Head: head, Record: r, Commit: c}, aggregate.Start(k.decider, o.id))
+	return f.State, err
+}
+
 // recalled answers a command from the commit that it made when it came first.
-func (k *keeper[S, C, F]) recalled(ctx context.Context, o order[C, F], position uint64) (reply, error) {
+// known is the present state.
+func (k *keeper[S, C, F]) recalled(ctx context.Context, o order[C, F], known aggregate.Folded[S], position uint64) (reply, error) {
 	out := reply{CommandID: o.commandID, Position: position, Outcome: OutcomeAlreadyApplied}
 	r, err := k.log.At(ctx, position)
 	if err != nil {
@@ -360,11 +386,11 @@ func (k *keeper[S, C, F]) recalled(ctx context.Context, o order[C, F], position 
 	if err != nil {
 		return out, poisoned(*r, err)
 	}
-	f, err := k.restore(ctx, o.subject, o.id, &eventlog.Boundary{Head: events.HeadAfter(*r, c, events.MsgIDOf(*r, c)), Record: r, Commit: c}, aggregate.Start(k.decider, o.id))
+	state, err := k.then(ctx, o, known, r, c)
 	if err != nil {
 		return out, err
 	}
-	out.Version, out.Result = c.Version, k.recall(c, list, f.State)
+	out.Version, out.Result = c.Version, k.recall(c, list, state)
 	return out, nil
 }
 

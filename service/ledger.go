@@ -77,7 +77,7 @@ func (s *Service) ledgerCommand(root, verb, description string) endpoint {
 				if full.Incarnation = d.Incarnation; full.Incarnation == 0 {
 					full.Incarnation = out.Position // this command opened it
 				}
-				full.Result, full.ReceiptsOmitted = d.Shortened(replyRoom)
+				full.Result, full.ReceiptsOmitted = d.Reduced(replyRoom)
 			}
 			return full, nil
 		},
@@ -120,7 +120,7 @@ func (s *Service) ledgerQueries() []endpoint {
 				return err
 			}
 			a.Incarnation = d.Incarnation
-			a.Result, a.ReceiptsOmitted = d.Shortened(replyRoom)
+			a.Result, a.ReceiptsOmitted = d.Reduced(replyRoom)
 			return nil
 		}),
 		s.ledgerQuery("releases.info", "a release session at a glance: phase, gates, next step", func(r *request, l release.Ledger, now events.Time, a *LedgerAnswer) error {

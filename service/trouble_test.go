@@ -94,7 +94,7 @@ func TestPoisonCommit(t *testing.T) {
 			}
 			check()
 			// The list leaves that work out, by name; the others are in it.
-			list := query(t, nc, "claims.list", fields{"minPosition": 3})
+			list := query(t, nc, "claims.list", fields{"minPosition": 4})
 			var told struct {
 				Result     []struct{ WorkID string }
 				Unreadable []string

@@ -516,20 +516,38 @@ func TestRepeatedCommandsAreRecognised(t *testing.T) {
 	}
 	last := len(l.log)
 	for position := 1; position <= last; position++ {
-		want := uint64(position)
-		if position > 1 && position <= last-64 {
-			want = 0
-		}
-		if got := l.state.Applied(one, msgIDAt(position)); got != want {
+		if got := l.state.Applied(one, msgIDAt(position)); got != uint64(position) {
 			t.Errorf("the command at %d of %d is known at %d", position, last, got)
 		}
+		// Its session is known as it was then, if that is not long ago.
+		was, ok := l.state.Recollect(one, uint64(position))
+		if want := position > last-16; ok != want {
+			t.Errorf("the session at %d of %d is known: %v", position, last, ok)
+		} else if d, err := was.Session(one); ok && (err != nil || d.Revision() != int64(position)) {
+			t.Errorf("the session at %d is known as revision %d, %v", position, d.Revision(), err)
+		}
 	}
-	// A command about another session is not one about this.
-	if got := l.state.Applied(two, msgIDAt(last)); got != 0 {
-		t.Errorf("known at %d", got)
+	// The ledger knows its latest commits, whatever they are about.
+	for _, target := range []string{two, ""} {
+		if got := l.state.Applied(target, msgIDAt(last)); got != uint64(last) {
+			t.Errorf("about %q it is known at %d", target, got)
+		}
 	}
-	if got := l.state.Applied("", msgIDAt(last)); got != 0 {
-		t.Errorf("known at %d", got)
+	if got := l.state.Applied(one, msgIDAt(last+1)); got != 0 {
+		t.Errorf("a command that never came is known at %d", got)
+	}
+}
+
+func TestFarTooManyCommandsAreForgotten(t *testing.T) {
+	l := given(t).upTo(release.SourceFrozen)
+	for range 1100 {
+		l.happened(release.VerbReceipts, evidence(one, "["+gate("build", "b", "")+"]"))
+	}
+	last := len(l.log)
+	for position, want := range map[int]bool{1: true, 2: false, last - 1024: false, last - 1023: true, last: true} {
+		if got := l.state.Applied(one, msgIDAt(position)) != 0; got != want {
+			t.Errorf("the command at %d of %d is known: %v", position, last, got)
+		}
 	}
 }
 

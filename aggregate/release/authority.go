@@ -2,6 +2,8 @@ package release
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/forge-es/forge-es/aggregate"
 	"github.com/forge-es/forge-es/events"
@@ -37,6 +39,9 @@ func (c *PublishAuthority) decide(l Ledger, _ Facts) (aggregate.Decision, error)
 		return aggregate.Decision{}, events.Errorf(events.CodeBadRequest, "authority.active is no object").With("field", "authority.active")
 	}
 	stored := withoutToken(o).bytes()
+	if n := len(stored); n > maxBody {
+		return aggregate.Decision{}, events.Errorf(events.CodeTooLarge, "authority has %d bytes, the most is %d", n, maxBody).With("field", "authority")
+	}
 	answer := Authority{Revision: revision, Authority: stored}
 	conflict := func(why string) error {
 		return events.Errorf(events.CodeVersionConflict, "the published authority is at revision %d: %s", l.AuthorityRevision, why).With("revision", l.AuthorityRevision)
@@ -53,23 +58,39 @@ func (c *PublishAuthority) decide(l Ledger, _ Facts) (aggregate.Decision, error)
 	return aggregate.Decision{Events: []events.Payload{events.AuthorityPublished{Revision: revision, Authority: events.JSON(stored)}}, Result: answer}, nil
 }
 
-// withoutToken keeps the fencing token only as its digest.
+// withoutToken keeps fencing tokens only as their digests, at any depth and however
+// their name is written.
 func withoutToken(o object) object {
-	token := o.raw("fencingToken")
-	if token == nil {
-		return o
-	}
-	text, ok := o.text("fencingToken")
-	if !ok {
-		text = string(token)
-	}
 	kept := object{there: true, given: true}
+	digest := ""
 	for _, m := range o.members {
-		if m.Key != "fencingToken" && m.Key != "fencingTokenSha256" {
-			kept.members = append(kept.members, m)
+		switch name := strings.ToLower(strings.ReplaceAll(m.Key, "_", "")); {
+		case name == "fencingtoken" && !missing(m.Value):
+			text, ok := events.DecodeText(m.Value)
+			if !ok {
+				text = string(m.Value)
+			}
+			digest = events.HashOf([]byte(text)).String()
+			continue
+		case name == "fencingtokensha256" && o.hasToken():
+			continue // the token itself says it
 		}
+		if inner := parseObject(m.Value); inner.there {
+			m.Value = withoutToken(inner).bytes()
+		}
+		kept.members = append(kept.members, m)
 	}
-	return kept.with(member("fencingTokenSha256", events.HashOf([]byte(text)).String()))
+	if digest != "" {
+		kept = kept.with(member("fencingTokenSha256", digest))
+	}
+	return kept
+}
+
+// hasToken reports whether an object holds a fencing token itself.
+func (o object) hasToken() bool {
+	return slices.ContainsFunc(o.members, func(m events.Member) bool {
+		return strings.ToLower(strings.ReplaceAll(m.Key, "_", "")) == "fencingtoken" && !missing(m.Value)
+	})
 }
 
 // AuthorityInfo is the published authority as an answer, nil if none was.

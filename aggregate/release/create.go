@@ -101,7 +101,9 @@ func stableIdentity(o object) string {
 func (l Ledger) checkAuthority(stable object) error {
 	revision, _ := stable.integer("authorityRevision")
 	live := parseObject(l.Authority).object("active")
-	if l.Authority != nil && revision == l.AuthorityRevision && agree(stable, live, "releaseId", "artifactIdentity", "manifestSha256", "workerProtocolVersion") {
+	published, known := parseObject(l.Authority).text("fencingTokenSha256")
+	shown, _ := stable.text("releaseFencingTokenSha256")
+	if l.Authority != nil && (!known || published == shown) && revision == l.AuthorityRevision && agree(stable, live, "releaseId", "artifactIdentity", "manifestSha256", "workerProtocolVersion") {
 		return nil
 	}
 	return events.Errorf(events.CodeReleaseStableIdentity, "stableRelease is not the published authority (revision %d)", l.AuthorityRevision).

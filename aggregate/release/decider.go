@@ -60,7 +60,13 @@ func (Decider) Decide(l Ledger, c Command, f Facts) (aggregate.Decision, error) 
 }
 
 // Evolve gives the ledger after an event.
-func (Decider) Evolve(l Ledger, event events.Payload) (Ledger, error) { return l.evolve(event) }
+func (Decider) Evolve(l Ledger, event events.Payload) (Ledger, error) {
+	next, err := l.evolve(event)
+	if err == nil {
+		next.moved = true
+	}
+	return next, err
+}
 
 // Carries is false: the ledger is folded from its commits.
 func (Decider) Carries() bool { return false }
@@ -150,6 +156,11 @@ func value(b *aggregate.Body, name string) json.RawMessage {
 	return f.Value
 }
 
+// maxBody is the most bytes of a session without its receipts, so that it fits
+// into a reply. A received document may have more; it is shown without what does
+// not fit.
+const maxBody = 256 << 10
+
 // after gives the session as it will be, as the answer of a command.
 func after(l Ledger, id string, list ...events.Payload) (aggregate.Decision, error) {
 	next, err := aggregate.Evolve(Decider{}, l, list)
@@ -158,6 +169,14 @@ func after(l Ledger, id string, list ...events.Payload) (aggregate.Decision, err
 	}
 	d := aggregate.Decision{Events: list}
 	if doc := next.find(id); doc != nil {
+		before := 0
+		if was := l.find(id); was != nil {
+			before = was.bodySize()
+		}
+		if n := doc.bodySize(); n > maxBody && n > before {
+			return aggregate.Decision{}, events.Errorf(events.CodeTooLarge, "the session would have %d bytes without its receipts, the most is %d", n, maxBody).
+				With("bytes", n).With("limit", maxBody)
+		}
 		d.Result = doc
 	}
 	return d, nil

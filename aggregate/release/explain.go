@@ -112,15 +112,32 @@ func (d *Document) Shortened(most int) (short *Document, omitted int) {
 	return &c, omitted
 }
 
+// Reduced is Shortened, and where that is not enough only says where the session
+// stands: id, phase, revision, times, and membersOmitted.
+func (d *Document) Reduced(most int) (short *Document, omitted int) {
+	short, omitted = d.Shortened(most)
+	if !d.body.there || short.size() <= most {
+		return short, omitted
+	}
+	c := *short
+	c.body = c.body.only("schemaVersion", "semanticEpoch", "sessionId", "phase", "revision", "createdAt", "updatedAt").with(member("membersOmitted", true))
+	return &c, d.receipts.len()
+}
+
 // size is the length of the document as JSON.
 func (d *Document) size() int {
+	if d.body.there && d.listed {
+		return d.bodySize() + d.receipts.size()
+	}
+	return d.bodySize()
+}
+
+// bodySize is size without the receipts.
+func (d *Document) bodySize() int {
 	if !d.body.there {
 		return len(d.text)
 	}
 	var b bytes.Buffer
 	d.body.append(&b, func(name string) (json.RawMessage, bool) { return nil, name == "receipts" && d.listed })
-	if d.listed {
-		return b.Len() + d.receipts.size()
-	}
 	return b.Len()
 }

@@ -26,6 +26,10 @@ type Ledger struct {
 
 	// touched are the documents that events changed since Placed was called.
 	touched []string
+	moved   bool // events were folded since then
+
+	// latest are the latest commits, oldest first: at most latestCommits.
+	latest []events.RecentID
 }
 
 // Documents are ordered by the bytes of their whole file name.
@@ -63,13 +67,21 @@ func (l Ledger) put(d *Document) Ledger {
 // come again, besides the one that opened it.
 const remembered = 64
 
+// latestCommits is how many commits of the ledger are recognised, whatever they
+// are about.
+const latestCommits = 1024
+
 // Placed notes where on the log the commit lies whose events were just folded, and
 // under which message id: that of the sessions that it made or changed.
 func (l Ledger) Placed(position uint64, id events.MsgID) Ledger {
-	touched := l.touched
-	l.touched = nil
-	if len(touched) == 0 {
+	touched, moved := l.touched, l.moved
+	l.touched, l.moved = nil, false
+	if !moved {
 		return l
+	}
+	l.latest = append(slices.Clip(l.latest), events.RecentID{ID: id, Position: position})
+	if extra := len(l.latest) - latestCommits; extra > 0 {
+		l.latest = l.latest[extra:]
 	}
 	l.docs = slices.Clone(l.docs)
 	for _, name := range touched {
@@ -85,6 +97,10 @@ func (l Ledger) Placed(position uint64, id events.MsgID) Ledger {
 		if len(d.commands) > remembered+1 {
 			d.commands = slices.Delete(slices.Clone(d.commands), 1, 2)
 		}
+		d.before = append(slices.Clip(d.before), &d)
+		if extra := len(d.before) - recollected; extra > 0 {
+			d.before = d.before[extra:]
+		}
 		l.docs[i] = &d
 	}
 	return l
@@ -93,16 +109,39 @@ func (l Ledger) Placed(position uint64, id events.MsgID) Ledger {
 // Applied is the position of a command about a session that was applied before,
 // 0 if it is none of those that are remembered.
 func (l Ledger) Applied(target string, id events.MsgID) uint64 {
-	d := l.find(target)
-	if d == nil {
-		return 0
+	if d := l.find(target); d != nil {
+		for _, c := range d.commands {
+			if c.ID == id {
+				return c.Position
+			}
+		}
 	}
-	for _, c := range d.commands {
+	for _, c := range l.latest {
 		if c.ID == id {
 			return c.Position
 		}
 	}
 	return 0
+}
+
+// recollected is how many of the latest forms of a session are kept, so that the
+// commands that made them can be answered again without folding the ledger.
+const recollected = 16
+
+// Recollect gives the ledger as far as it matters to the answer of a command about
+// a session: with that session as it was after the commit at a position. ok is
+// false when that is no longer known.
+func (l Ledger) Recollect(target string, position uint64) (_ Ledger, ok bool) {
+	d := l.find(target)
+	if d == nil {
+		return l, false
+	}
+	for _, was := range d.before {
+		if n := len(was.commands); n > 0 && was.commands[n-1].Position == position {
+			return Ledger{docs: []*Document{was}}, true
+		}
+	}
+	return l, false
 }
 
 func (l Ledger) remove(name string) Ledger {

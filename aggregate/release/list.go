@@ -145,6 +145,9 @@ func (l List) Fit(most int) (fit List, omitted int, all bool) {
 		size := sizes[i]
 		if size > share {
 			short, n := d.Shortened(max(share, minSession))
+			if short.size() > most/8 {
+				short, n = d.Reduced(minSession)
+			}
 			d, size = short, short.size()
 			omitted += n
 		}

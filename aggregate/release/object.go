@@ -108,6 +108,18 @@ func (o object) append(b *bytes.Buffer, replace func(name string) (json.RawMessa
 	b.WriteByte('}')
 }
 
+// only gives a copy with some of the members.
+func (o object) only(names ...string) object {
+	var kept []events.Member
+	for _, m := range o.members {
+		if slices.Contains(names, m.Key) {
+			kept = append(kept, m)
+		}
+	}
+	o.members = kept
+	return o
+}
+
 // member makes a member of JSON, a text or an integer.
 func member(name string, v any) events.Member {
 	if raw, ok := v.(json.RawMessage); ok {

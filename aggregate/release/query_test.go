@@ -332,6 +332,48 @@ func TestShortened(t *testing.T) {
 	}
 }
 
+// A session that is too large without its receipts still says where it stands.
+func TestReduced(t *testing.T) {
+	l := given(t).received(one+".json", with(many(20), "opaque", quote(strings.Repeat("x", 5000))))
+	d := l.doc(one)
+	short, omitted := d.Reduced(1000)
+	var got map[string]any
+	if err := json.Unmarshal([]byte(asText(short)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if omitted != 20 || got["sessionId"] != one || got["phase"] == nil || got["revision"] == nil || got["membersOmitted"] != true || got["opaque"] != nil || got["receipts"] != nil {
+		t.Errorf("%d omitted, %v", omitted, got)
+	}
+	if whole, omitted := d.Reduced(1 << 20); omitted != 0 || asText(whole) != asText(d) {
+		t.Errorf("it was reduced without need: %d omitted", omitted)
+	}
+	list, _, _ := l.state.ListComplete().Fit(1000)
+	if len(list.Sessions) != 1 || list.Sessions[0].Size() > 1000 {
+		t.Errorf("a list with it: %s", asText(list))
+	}
+}
+
+// What would not fit into a reply is refused before it is decided.
+func TestTooLargeToAnswer(t *testing.T) {
+	l := given(t)
+	for name, c := range map[string]struct{ verb, body string }{
+		"a lane":       {release.VerbCreate, with(createBody, "sessionId", quote(two), "stable", `{"controllerHome":"/a","pad":`+quote(strings.Repeat("x", 300<<10))+`}`)},
+		"an authority": {release.VerbPublish, `{"authority":{"revision":1,"active":{"releaseId":"A","pad":` + quote(strings.Repeat("x", 300<<10)) + `}}}`},
+	} {
+		body, err := aggregate.ParseBody([]byte(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		command, err := release.Parse(c.verb, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (release.Decider{}).Decide(l.state, command, l.facts); events.CodeOf(err) != events.CodeTooLarge {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestFit(t *testing.T) {
 	l := given(t)
 	for i, n := range []int{0, 500, 3, 2000, 1, 0, 0} {

@@ -57,6 +57,7 @@ type Document struct {
 	valid    error // why it is no valid session; nil if it is one
 
 	commands []events.RecentID // the commits that made and changed it: the first, and the latest
+	before   []*Document       // its latest forms, this one last
 
 	receipts receipts      // of body, if they are a list
 	listed   bool          // they are a list

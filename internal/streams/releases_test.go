@@ -3,7 +3,6 @@ package streams
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/forge-es/forge-es/aggregate/release"
@@ -307,9 +306,11 @@ func documents(p *player) {
 func authorities(p *player) {
 	o, r := p.operator("ops"), p.as("release-coordinator")
 	p.at("09:00:00")
-	check := with(opens("release-checked", "rev-1", live(4, "A")), "checkAuthority", true)
+	const token = "token-xxxxxxxx"
+	stable := with(live(4, "A"), "releaseFencingTokenSha256", events.HashOf([]byte(token)).String())
+	check := with(opens("release-checked", "rev-1", stable), "checkAuthority", true)
 	r.fails(events.CodeReleaseStableIdentity, release.VerbCreate, check)
-	first := with(releaseAuthority(4, "A", "Z"), "fencingToken", "token-"+strings.Repeat("x", 8))
+	first := with(releaseAuthority(4, "A", "Z"), "fencingToken", token)
 	o.appended(release.VerbPublish, object{"authority": first, "expectedRevision": 0})
 	o.unchanged(release.VerbPublish, object{"authority": first})
 	o.fails(events.CodeVersionConflict, release.VerbPublish, object{"authority": with(first, "operationId", "other")})
