@@ -34,9 +34,9 @@ func (p *program) notef(format string, args ...any) {
 
 // printError tells an error: its code, what happened, and what would help.
 func (p *program) printError(e *events.Error) {
-	fmt.Fprintf(p.stderr, "forge-es: %s\n", e.Error())
+	fmt.Fprintf(p.stderr, "forge-es: %s\n", printable(e.Error()))
 	for _, key := range slices.Sorted(maps.Keys(e.Details)) {
-		fmt.Fprintf(p.stderr, "  %s: %v\n", key, plain(e.Details[key]))
+		fmt.Fprintf(p.stderr, "  %s: %s\n", printable(key), printable(plain(e.Details[key])))
 	}
 }
 
@@ -51,12 +51,22 @@ func (p *program) printJSONError(e *events.Error) {
 	_ = enc.Encode(map[string]any{"error": map[string]any{"code": e.Code, "message": e.Message, "details": details}})
 }
 
-// plain shows a detail without JSON's floating point.
-func plain(v any) any {
-	if f, ok := v.(float64); ok && f == float64(int64(f)) {
-		return int64(f)
+// plain shows a detail: a text as it is, a number without JSON's floating point,
+// all else as JSON.
+func plain(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		if v == float64(int64(v)) {
+			return fmt.Sprint(int64(v))
+		}
 	}
-	return v
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
 }
 
 // terminal reports whether a stream is one.

@@ -189,7 +189,7 @@ func receiptList(texts []string, outcome string) ([]any, error) {
 func (p *program) advanceCommand() *cobra.Command {
 	var common commandFlags
 	var fence ledgerFence
-	var candidate string
+	var candidate, reason string
 	var receipts []string
 	example := "  forge-es release advance release-1 built --from source_frozen --candidate-release @release.json --receipt build:build=built"
 	c := &cobra.Command{Use: "advance SESSION PHASE", Short: "Move a release session to another phase", Example: example, Args: cobra.ExactArgs(2), RunE: func(c *cobra.Command, args []string) error {
@@ -198,6 +198,7 @@ func (p *program) advanceCommand() *cobra.Command {
 		}
 		body := map[string]any{"sessionId": args[0], "phase": args[1]}
 		fence.into(body)
+		optional(body, "reason", reason)
 		if err := p.putValue(body, "candidateRelease", candidate); err != nil {
 			return err
 		}
@@ -214,6 +215,7 @@ func (p *program) advanceCommand() *cobra.Command {
 	fence.add(c)
 	c.Flags().StringVar(&candidate, "candidate-release", "", "candidate release: `JSON`, @FILE or -")
 	c.Flags().StringArrayVar(&receipts, "receipt", nil, "`KIND:ID[=SUMMARY]`, may be repeated")
+	c.Flags().StringVar(&reason, "reason", "", "why (recorded)")
 	return c
 }
 
@@ -270,6 +272,7 @@ func (p *program) transactionCommand() *cobra.Command {
 func (p *program) stepCommand(verb, short, phase string) *cobra.Command {
 	var common commandFlags
 	var fence ledgerFence
+	var reason string
 	var receipts []string
 	c := &cobra.Command{Use: verb + " SESSION", Short: short, Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
 		if err := fence.needed(); err != nil {
@@ -277,6 +280,7 @@ func (p *program) stepCommand(verb, short, phase string) *cobra.Command {
 		}
 		body := map[string]any{"sessionId": args[0], "phase": phase}
 		fence.into(body)
+		optional(body, "reason", reason)
 		if len(receipts) > 0 {
 			list, err := receiptList(receipts, "")
 			if err != nil {
@@ -289,6 +293,7 @@ func (p *program) stepCommand(verb, short, phase string) *cobra.Command {
 	common.add(c)
 	fence.add(c)
 	c.Flags().StringArrayVar(&receipts, "receipt", nil, "`KIND:ID[=SUMMARY]`, may be repeated")
+	c.Flags().StringVar(&reason, "reason", "", "why (recorded)")
 	return c
 }
 
