@@ -230,19 +230,60 @@ func (p *program) explainCommand() *cobra.Command {
 
 func (p *program) releaseListCommand() *cobra.Command {
 	var most int
+	var all bool
 	c := &cobra.Command{Use: "ls", Short: "Release sessions, active ones first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
-		verb, body := "releases.list-complete", map[string]any{"order": "active-first"}
-		if c.Flags().Changed("max-entries") {
-			verb, body["maxEntries"] = "releases.list", most
+		verb, body := "releases.list-complete", map[string]any{}
+		bounded := c.Flags().Changed("max-entries")
+		switch {
+		case bounded && all:
+			return usagef("--max-entries is about one page, --all about all")
+		case bounded:
+			verb, body["maxEntries"], body["order"] = "releases.list", most, "active-first"
+		case !all:
+			body["order"] = "active-first" // has no pages
 		}
-		r, err := p.do(c.Context(), client.Request{Kind: client.Query, Verb: verb, Body: body}, "")
-		if err != nil {
-			return err
+		sofar := releasePage{Sessions: []json.RawMessage{}, InvalidSessionFiles: []string{}}
+		for {
+			r, err := p.do(c.Context(), client.Request{Kind: client.Query, Verb: verb, Body: body}, "")
+			if err != nil {
+				return err
+			}
+			if all {
+				if err := sofar.add(r); err != nil {
+					return err
+				}
+			}
+			if !all || r.Cursor == "" {
+				return p.done(r, func() error { return p.showReleases(r) })
+			}
+			body["cursor"] = r.Cursor
 		}
-		return p.done(r, func() error { return p.showReleases(r) })
 	}}
 	c.Flags().IntVar(&most, "max-entries", 0, "look only at so many documents, in order of their names (default: all)")
+	c.Flags().BoolVar(&all, "all", false, "all pages, in order of the names")
 	return c
+}
+
+// releasePage is a list of release sessions, of one reply or of several.
+type releasePage struct {
+	Sessions            []json.RawMessage `json:"sessions"`
+	InvalidSessionFiles []string          `json:"invalidSessionFiles"`
+	Inspected           int               `json:"inspected"`
+	Truncated           bool              `json:"truncated"`
+}
+
+// add takes up the page of a reply, which then holds all pages up to this one.
+func (l *releasePage) add(r *client.Reply) error {
+	var page releasePage
+	if err := r.Into(&page); err != nil {
+		return err
+	}
+	l.Sessions, l.InvalidSessionFiles = append(l.Sessions, page.Sessions...), append(l.InvalidSessionFiles, page.InvalidSessionFiles...)
+	l.Inspected += page.Inspected
+	l.Truncated = page.Truncated
+	result, err := json.Marshal(l)
+	r.Result = result
+	return err
 }
 
 func (p *program) showReleases(r *client.Reply) error {
