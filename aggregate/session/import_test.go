@@ -348,34 +348,34 @@ func TestDroppedEntries(t *testing.T) {
 }
 
 func TestWhatIsNoSnapshot(t *testing.T) {
-	for body, field := range map[string]string{
-		`{}`:                                                                      "source",
-		`{"source":"x"}`:                                                          "source",
-		`{"source":"RECORD"}`:                                                     "source",
-		`{"source":7,"store":{"sessions":[]}}`:                                    "source",
-		`{"source":"record"}`:                                                     "store",
-		`{"source":"record","store":null}`:                                        "store",
-		`{"source":"record","store":[]}`:                                          "store",
-		`{"source":"record","store":{}}`:                                          "store.sessions",
-		`{"source":"record","store":{"sessions":null}}`:                           "store.sessions",
-		`{"source":"record","store":{"sessions":{}}}`:                             "store.sessions",
-		`{"source":"record","store":{"schemaVersion":2,"sessions":[]}}`:           "store.schemaVersion",
-		`{"source":"record","store":{"schemaVersion":"1","sessions":[]}}`:         "store.schemaVersion",
-		`{"source":"file","scope":7,"store":{"sessions":[]}}`:                     "scope",
-		`{"source":"file","scope":"a\nb","store":{"sessions":[]}}`:                "scope",
-		`{"source":"retained"}`:                                                   "records",
-		`{"source":"retained","records":{}}`:                                      "records",
-		`{"source":"retained","records":null}`:                                    "records",
-		`{"source":"record","store":{"sessions":[],"sessions":[]}}`:               "store",
-		`{"record":7}`:                                                            "record",
-		`{"source":"file","scope":` + quote(strings.Repeat("x", 513)) + `,"x":1}`: "scope",
+	for _, c := range []struct{ body, field string }{
+		{`{}`, "source"},
+		{`{"source":"x"}`, "source"},
+		{`{"source":"RECORD"}`, "source"},
+		{`{"source":7,"store":{"sessions":[]}}`, "source"},
+		{`{"source":"record"}`, "store"},
+		{`{"source":"record","store":null}`, "store"},
+		{`{"source":"record","store":[]}`, "store"},
+		{`{"source":"record","store":{}}`, "store.sessions"},
+		{`{"source":"record","store":{"sessions":null}}`, "store.sessions"},
+		{`{"source":"record","store":{"sessions":{}}}`, "store.sessions"},
+		{`{"source":"record","store":{"schemaVersion":2,"sessions":[]}}`, "store.schemaVersion"},
+		{`{"source":"record","store":{"schemaVersion":"1","sessions":[]}}`, "store.schemaVersion"},
+		{`{"source":"file","scope":7,"store":{"sessions":[]}}`, "scope"},
+		{`{"source":"file","scope":"a\nb","store":{"sessions":[]}}`, "scope"},
+		{`{"source":"retained"}`, "records"},
+		{`{"source":"retained","records":{}}`, "records"},
+		{`{"source":"retained","records":null}`, "records"},
+		{`{"source":"record","store":{"sessions":[],"sessions":[]}}`, "store"},
+		{`{"record":7}`, "record"},
+		{`{"source":"file","scope":` + quote(strings.Repeat("x", 513)) + `,"x":1}`, "scope"},
 	} {
-		s, err := session.ParseSnapshot(parseBody(t, body))
-		if s != nil || err == nil || events.AsError(err).Details["field"] != field {
-			t.Errorf("%s: got %v, want field %s", body, err, field)
+		s, err := session.ParseSnapshot(parseBody(t, c.body))
+		if s != nil || err == nil || events.AsError(err).Details["field"] != c.field {
+			t.Errorf("%s: got %v, want field %s", c.body, err, c.field)
 		}
 		if code := events.CodeOf(err); code != events.CodeBadRequest && code != events.CodeIDInvalid {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("%s: %v", c.body, err)
 		}
 	}
 }

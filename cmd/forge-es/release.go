@@ -186,36 +186,55 @@ func receiptList(texts []string, outcome string) ([]any, error) {
 	return list, nil
 }
 
+// moveFlags are the flags of a command that moves a session to another phase.
+type moveFlags struct {
+	commandFlags
+	fence    ledgerFence
+	receipts []string
+	reason   string
+}
+
+func (f *moveFlags) add(c *cobra.Command) {
+	f.commandFlags.add(c)
+	f.fence.add(c)
+	c.Flags().StringArrayVar(&f.receipts, "receipt", nil, "`KIND:ID[=SUMMARY]`, may be repeated")
+	c.Flags().StringVar(&f.reason, "reason", "", "why (recorded)")
+}
+
+// body is that of the command for a session and the phase to come.
+func (f *moveFlags) body(session, phase string) (map[string]any, error) {
+	if err := f.fence.needed(); err != nil {
+		return nil, err
+	}
+	body := map[string]any{"sessionId": session, "phase": phase}
+	f.fence.into(body)
+	optional(body, "reason", f.reason)
+	if len(f.receipts) > 0 {
+		list, err := receiptList(f.receipts, "")
+		if err != nil {
+			return nil, err
+		}
+		body["receipts"] = list
+	}
+	return body, nil
+}
+
 func (p *program) advanceCommand() *cobra.Command {
-	var common commandFlags
-	var fence ledgerFence
-	var candidate, reason string
-	var receipts []string
+	var move moveFlags
+	var candidate string
 	example := "  forge-es release advance release-1 built --from source_frozen --candidate-release @release.json --receipt build:build=built"
 	c := &cobra.Command{Use: "advance SESSION PHASE", Short: "Move a release session to another phase", Example: example, Args: cobra.ExactArgs(2), RunE: func(c *cobra.Command, args []string) error {
-		if err := fence.needed(); err != nil {
+		body, err := move.body(args[0], args[1])
+		if err != nil {
 			return err
 		}
-		body := map[string]any{"sessionId": args[0], "phase": args[1]}
-		fence.into(body)
-		optional(body, "reason", reason)
 		if err := p.putValue(body, "candidateRelease", candidate); err != nil {
 			return err
 		}
-		if len(receipts) > 0 {
-			list, err := receiptList(receipts, "")
-			if err != nil {
-				return err
-			}
-			body["receipts"] = list
-		}
-		return p.tellRelease(c, common.request(client.Command, "release.advance", body))
+		return p.tellRelease(c, move.request(client.Command, "release.advance", body))
 	}}
-	common.add(c)
-	fence.add(c)
+	move.add(c)
 	c.Flags().StringVar(&candidate, "candidate-release", "", "candidate release: `JSON`, @FILE or -")
-	c.Flags().StringArrayVar(&receipts, "receipt", nil, "`KIND:ID[=SUMMARY]`, may be repeated")
-	c.Flags().StringVar(&reason, "reason", "", "why (recorded)")
 	return c
 }
 
@@ -270,30 +289,15 @@ func (p *program) transactionCommand() *cobra.Command {
 
 // stepCommand is an advance to one phase.
 func (p *program) stepCommand(verb, short, phase string) *cobra.Command {
-	var common commandFlags
-	var fence ledgerFence
-	var reason string
-	var receipts []string
+	var move moveFlags
 	c := &cobra.Command{Use: verb + " SESSION", Short: short, Args: cobra.ExactArgs(1), RunE: func(c *cobra.Command, args []string) error {
-		if err := fence.needed(); err != nil {
+		body, err := move.body(args[0], phase)
+		if err != nil {
 			return err
 		}
-		body := map[string]any{"sessionId": args[0], "phase": phase}
-		fence.into(body)
-		optional(body, "reason", reason)
-		if len(receipts) > 0 {
-			list, err := receiptList(receipts, "")
-			if err != nil {
-				return err
-			}
-			body["receipts"] = list
-		}
-		return p.tellRelease(c, common.request(client.Command, "release.advance", body))
+		return p.tellRelease(c, move.request(client.Command, "release.advance", body))
 	}}
-	common.add(c)
-	fence.add(c)
-	c.Flags().StringArrayVar(&receipts, "receipt", nil, "`KIND:ID[=SUMMARY]`, may be repeated")
-	c.Flags().StringVar(&reason, "reason", "", "why (recorded)")
+	move.add(c)
 	return c
 }
 
